@@ -1,0 +1,1 @@
+"""What `make bench` runs: ratios against a yardstick of the same run, never absolute promises."""

@@ -1,0 +1,3 @@
+"""Metahooks: Kubernetes controllers written as pure functions, served to Metacontroller."""
+
+__version__ = "0.1.0"

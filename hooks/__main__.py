@@ -1,0 +1,104 @@
+"""The command line: `python -m hooks serve` and `python -m hooks plan`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from hooks import __version__
+from hooks.service.settings import PREFIX, Settings
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = build_parser().parse_args(arguments)
+    if options.command == "plan":
+        from hooks import plan  # here, because `--help` should not wait for the server's libraries
+
+        return plan.run(options.filename or ["-"], options.output)
+    return serve(options)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m hooks", description="Kubernetes controllers as pure functions.")
+    parser.add_argument("--version", action="version", version=f"metahooks {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|plan")
+    _add_serve(commands.add_parser("serve", help="answer Metacontroller over HTTP", description=SERVE))
+    _add_plan(
+        commands.add_parser(
+            "plan",
+            help="show what the hooks would change in a set of objects, without a cluster",
+            description=PLAN,
+            epilog=PLAN_EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
+    return parser
+
+
+SERVE = "Serve the hooks. Every flag can be given as an environment variable instead."
+PLAN = """Show what the hooks would change in a set of objects, and why. Nothing is written anywhere.
+
+Exit code: 0 if nothing would change, 1 if something would, above 1 on an error (as kubectl diff)."""
+PLAN_EXAMPLES = """examples:
+  python -m hooks plan -f examples/cluster.yaml
+  kubectl get nodes,nodelabelpolicies -o json | python -m hooks plan -f -"""
+
+
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    for name, field in Settings.model_fields.items():
+        variable = f"{PREFIX}{name}".upper()
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            metavar="VALUE",
+            help=f"{field.description} Default: {field.default}. Variable: {variable}.",
+        )
+
+
+def _add_plan(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f",
+        "--filename",
+        action="append",
+        metavar="FILE",
+        help="YAML or JSON with objects, or - for standard input (the default); can be given more than once",
+    )
+    parser.add_argument("-o", "--output", choices=["table", "json", "yaml"], default="table", help="default: table")
+
+
+def serve(options: argparse.Namespace) -> int:
+    from pydantic import ValidationError
+
+    given = {name: value for name in Settings.model_fields if (value := getattr(options, name)) is not None}
+    try:
+        settings = Settings(**given)
+    except ValidationError as error:
+        for fault in error.errors():
+            name = str(fault["loc"][0])
+            print(f"serve: {name} ({PREFIX}{name.upper()}): {fault['msg']}", file=sys.stderr)
+        return 2
+    _run(settings)
+    return 0
+
+
+def _run(settings: Settings) -> None:
+    import uvicorn
+
+    from hooks.app import HOOKS, create_app
+    from hooks.service.logs import take_over_standard_logging
+    from hooks.service.pages import invitation
+
+    take_over_standard_logging(settings)
+    if settings.log_format == "text":
+        print(invitation(HOOKS[0], f"localhost:{settings.port}"), flush=True)
+    uvicorn.run(
+        create_app(settings),
+        host=settings.host,
+        port=settings.port,
+        timeout_keep_alive=settings.keep_alive_seconds,
+        timeout_graceful_shutdown=settings.shutdown_seconds,
+        access_log=settings.access_log,
+        log_config=None,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

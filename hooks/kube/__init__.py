@@ -1,0 +1,1 @@
+"""Kubernetes vocabulary as pure functions: quantities, durations, selectors, names, metadata, conditions, events."""

@@ -1,0 +1,248 @@
+"""NodeLabelPolicy as the node labeler reads it: rules that choose Nodes, and the labels and annotations that they give.
+
+The CRD refuses most mistakes when a policy is written. A stored policy may still break a rule that a newer CRD would
+refuse, so everything is checked again here: a rule that cannot be used is reported, the others work.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import re2
+from pydantic import ConfigDict, Field, ValidationError
+
+from hooks import wire
+from hooks.kube.metadata import (
+    JsonObject,
+    check_annotation_key,
+    check_label_key,
+    check_label_value,
+    name_of,
+)
+from hooks.kube.selector import InvalidSelector, Selector, parse_selector
+
+API_VERSION, RESOURCE, KIND = "node-labeler.io/v1alpha1", "nodelabelpolicies", "NodeLabelPolicy"
+
+BUILT_IN: JsonObject = {
+    "metadata": {"name": "workload-type"},
+    "spec": {
+        "rules": [
+            {"match": {"nameContains": f"-{pool}-"}, "labels": {"workload-type": pool}}
+            for pool in ("general", "compute", "database")
+        ]
+    },
+}
+"""The shipped policy, for requests that know nothing of policies: a Node sent by hand."""
+
+Part = Literal["labels", "annotations"]
+PARTS: tuple[Part, Part] = ("labels", "annotations")
+
+PROTECTED: Mapping[Part, str] = {
+    # kubelet and cloud controllers write these labels; a second writer would fight them for ever.
+    "labels": (
+        r"^(kubernetes\.io/(hostname|os|arch)|node\.kubernetes\.io/(instance-type|windows-build)"
+        r"|(beta|topology|failure-domain\.beta|kubelet)\.kubernetes\.io/.*)$"
+    ),
+    # Bookkeeping of this hook, Metacontroller, kubectl, kubeadm, the attach-detach controller and CSI.
+    "annotations": (
+        r"^(node-labeler\.io|metacontroller\.k8s\.io|kubectl\.kubernetes\.io|node\.alpha\.kubernetes\.io"
+        r"|kubeadm\.alpha\.kubernetes\.io|volumes\.kubernetes\.io|csi\.volume\.kubernetes\.io)/.*$"
+    ),
+}
+_PROTECTED = {part: re.compile(pattern) for part, pattern in PROTECTED.items()}
+_PLACEHOLDER = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
+_LONGEST_ANNOTATION = 1024  # all annotations of a Node together may take 256 KiB
+
+
+class InvalidRule(ValueError):
+    """A rule cannot be used as it stands; the message says what is wrong with it."""
+
+
+class PolicySpec(wire.Model):
+    priority: int = Field(default=0, ge=-(2**31), lt=2**31)
+    conflict: Literal["Keep", "Enforce"] = "Keep"
+    rules: list[Any] = Field(min_length=1)
+
+
+class NodeLabelPolicy(wire.Model):
+    spec: PolicySpec
+
+
+class MatchSpec(wire.Model):
+    # A misspelt field must not turn a narrow rule into one that matches every Node.
+    model_config = ConfigDict(extra="forbid", populate_by_name=False)
+    name_contains: str | None = Field(default=None, min_length=1, max_length=253)
+    name_matches: str | None = Field(default=None, min_length=1, max_length=1024)
+    node_selector: JsonObject | None = None
+
+
+class RuleSpec(wire.Model):
+    model_config = ConfigDict(extra="forbid", populate_by_name=False)
+    match: MatchSpec
+    labels: dict[str, str] | None = Field(default=None, min_length=1)
+    annotations: dict[str, str] | None = Field(default=None, min_length=1)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A value that a rule gives to a key of the Node it matched; or why it cannot."""
+
+    part: Part
+    key: str
+    value: str
+    problem: str | None
+    policy: "Policy"
+    where: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    where: str
+    match: MatchSpec
+    pattern: Any  # the compiled nameMatches, or None
+    selector: Selector | None
+    values: Mapping[Part, Mapping[str, str]]
+
+    def captures(self, name: str, labels: Mapping[str, str]) -> Mapping[str, str] | None:
+        """None if the Node does not match, else what `${…}` stands for."""
+        if self.match.name_contains is not None and self.match.name_contains not in name:
+            return None
+        if self.selector is not None and not self.selector.matches(labels):
+            return None
+        if self.pattern is None:
+            return {}
+        found = self.pattern.fullmatch(name)
+        return None if found is None else _captures(found)
+
+
+@dataclass(frozen=True)
+class Policy:
+    name: str
+    priority: int
+    enforce: bool
+    rules: Sequence[Rule]
+
+    def wishes(self, name: str, labels: Mapping[str, str]) -> Iterator[Wish]:
+        """The first rule that matches speaks for the policy; what later ones would say of the same keys comes after."""
+        spoken: set[tuple[Part, str]] | None = None
+        for rule in self.rules:
+            captures = rule.captures(name, labels)
+            if captures is None:
+                continue
+            wishes = [self._wish(rule, part, key, captures) for part in PARTS for key in rule.values[part]]
+            yield from (wish for wish in wishes if spoken is None or (wish.part, wish.key) in spoken)
+            if spoken is None:
+                spoken = {(wish.part, wish.key) for wish in wishes}
+
+    def _wish(self, rule: Rule, part: Part, key: str, captures: Mapping[str, str]) -> Wish:
+        value = _PLACEHOLDER.sub(lambda found: captures[found[1]], rule.values[part][key])
+        return Wish(part, key, value, check_value(part, value), self, rule.where)
+
+
+def read_policies(objects: Mapping[str, Any]) -> tuple[Sequence[Policy], Mapping[str, str]]:
+    """The policies, highest priority first, and the complaints about them by the place they are about."""
+    complaints: dict[str, str] = {}
+    policies = []
+    for key, policy in sorted(objects.items()):
+        name = name_of(policy) or key
+        try:
+            spec = NodeLabelPolicy.model_validate(policy, strict=True).spec
+        except ValidationError as error:
+            complaints[f"policy {name}"] = wire.problem(error)
+        else:
+            rules = tuple(_read_rules(name, spec.rules, complaints))
+            policies.append(Policy(name, spec.priority, spec.conflict == "Enforce", rules))
+    policies.sort(key=lambda policy: (-policy.priority, policy.name))
+    return _without_circles(policies, complaints), complaints
+
+
+def _read_rules(policy: str, rules: Sequence[Any], complaints: dict[str, str]) -> Iterator[Rule]:
+    for number, raw in enumerate(rules, start=1):
+        where = f"policy {policy}, rule {number}"
+        try:
+            yield parse_rule(raw, where)
+        except InvalidRule as error:
+            complaints[where] = str(error)
+
+
+def parse_rule(raw: Any, where: str) -> Rule:
+    try:
+        spec = RuleSpec.model_validate(raw, strict=True)
+        selector = None if spec.match.node_selector is None else parse_selector(spec.match.node_selector)
+    except ValidationError as error:
+        raise InvalidRule(wire.problem(error)) from error
+    except InvalidSelector as error:
+        raise InvalidRule(f"match.nodeSelector: {error}") from error
+    if spec.match == MatchSpec():
+        raise InvalidRule("match: give nameContains, nameMatches or nodeSelector ({} selects every Node)")
+    if spec.labels is None and spec.annotations is None:
+        raise InvalidRule("give labels, annotations or both")
+    pattern = None if spec.match.name_matches is None else compile_pattern(spec.match.name_matches)
+    values: Mapping[Part, Mapping[str, str]] = {"labels": spec.labels or {}, "annotations": spec.annotations or {}}
+    for part in PARTS:
+        for key, value in sorted(values[part].items()):
+            if complaint := check_key(part, key) or check_template(part, value, pattern):
+                raise InvalidRule(f"{part}.{key[:100]}: {complaint}")
+    return Rule(where, spec.match, pattern, selector, values)
+
+
+@lru_cache(maxsize=1024)
+def compile_pattern(text: str) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(text, options)
+    except re2.error as error:
+        raise InvalidRule(f"match.nameMatches: not a regular expression that RE2 can read: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    said = error.args[0] if error.args else ""
+    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+
+
+def _captures(found: Any) -> Mapping[str, str]:
+    """Groups by number and by name; a group that took no part is empty."""
+    numbered = {str(index): group or "" for index, group in enumerate((found.group(0), *found.groups()))}
+    return numbered | {name: group or "" for name, group in found.groupdict().items()}
+
+
+@lru_cache(maxsize=4096)
+def check_key(part: Part, key: str) -> str | None:
+    if _PROTECTED[part].match(key):
+        return "is written by Kubernetes itself or by a tool that depends on it"
+    return check_label_key(key) if part == "labels" else check_annotation_key(key)
+
+
+def check_value(part: Part, value: str) -> str | None:
+    if part == "labels":
+        return check_label_value(value)
+    is_long = len(value) > _LONGEST_ANNOTATION
+    return f"annotation value is longer than {_LONGEST_ANNOTATION} characters" if is_long else None
+
+
+def check_template(part: Part, value: str, pattern: Any) -> str | None:
+    """Whether every `${…}` names a group of nameMatches and the rest can stand in a value of that kind."""
+    known = set() if pattern is None else {str(n) for n in range(pattern.groups + 1)} | set(pattern.groupindex)
+    if unknown := sorted(set(_PLACEHOLDER.findall(value)) - known):
+        return f"${{{unknown[0]}}} is not a group of match.nameMatches"
+    sample = _PLACEHOLDER.sub("0", value)
+    if "${" in sample:
+        return "${ starts a group of match.nameMatches, such as ${1} or ${name}"
+    return check_value(part, sample)
+
+
+def _without_circles(policies: Sequence[Policy], complaints: dict[str, str]) -> Sequence[Policy]:
+    """Leaves out rules that select by a label which some rule writes: what they see would depend on what they did."""
+    written = {key for policy in policies for rule in policy.rules for key in rule.values["labels"]}
+    clear = []
+    for policy in policies:
+        circular = {rule.where: rule.selector.keys & written for rule in policy.rules if rule.selector}
+        for where, keys in circular.items():
+            if keys:
+                complaints[where] = f"match.nodeSelector: selects by {min(keys)}, which a policy writes"
+        rules = tuple(rule for rule in policy.rules if not circular.get(rule.where))
+        clear.append(Policy(policy.name, policy.priority, policy.enforce, rules))
+    return clear

@@ -1,0 +1,139 @@
+"""A hook behind HTTP: the one place where outcomes become status codes, metrics and log lines."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from starlette.types import Receive, Scope, Send
+
+from hooks import wire
+from hooks.kube.metadata import JsonObject
+from hooks.service.logs import Logger
+from hooks.service.metrics import Metrics
+
+Clock = Callable[[], datetime]
+Action = Literal["sync", "customize"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hook:
+    """One hook: `POST /<name>/sync`, and `POST /<name>/customize` to say which objects it relates to."""
+
+    name: str
+    what: str
+    request: type[wire.Model]
+    sync: Callable[..., wire.Outcome]
+    customize: Callable[..., wire.Outcome]
+    example: JsonObject
+
+    @property
+    def label(self) -> str:
+        """The hook's name in metrics and logs."""
+        return self.name.replace("-", "_")
+
+    def answer(self, action: Action, body: bytes, *, now: datetime) -> wire.Outcome:
+        if action == "customize":
+            return self.customize(wire.parse(wire.CustomizeRequest, body))
+        return self.sync(wire.parse(self.request, body), now=now)
+
+
+class BodyTooLarge(Exception):
+    """The request body is larger than the server takes."""
+
+
+class ClientGone(Exception):
+    """The client went away before its request had arrived."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    result: str  # the label of metahooks_hook_requests_total
+    body: bytes
+    content_type: bytes = b"text/plain; charset=utf-8"
+    retry_after: int | None = None
+
+    async def send(self, send: Send) -> None:
+        headers = [(b"content-type", self.content_type), (b"content-length", b"%d" % len(self.body))]
+        if self.retry_after is not None:
+            headers.append((b"retry-after", b"%d" % self.retry_after))
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+@dataclass(frozen=True, kw_only=True)
+class HookEndpoint:
+    """One route as plain ASGI, because a framework's own routing costs more than the hook's work.
+
+    A body is taken as it comes: `curl -d @body.json` sends no JSON content type.
+    """
+
+    hook: Hook
+    action: Action
+    metrics: Metrics
+    logger: Logger
+    clock: Clock
+    max_body_bytes: int
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            body = await read_body(scope, receive, self.max_body_bytes)
+        except ClientGone:
+            return
+        except BodyTooLarge:
+            began = time.perf_counter()
+            answer = Answer(413, "too_large", b"body: larger than %d bytes" % self.max_body_bytes)
+        else:
+            began = time.perf_counter()
+            answer = self.answer(body)
+        self.metrics.answered(self.hook.label, self.action, answer.result, time.perf_counter() - began)
+        await answer.send(send)
+
+    def answer(self, body: bytes) -> Answer:
+        try:
+            outcome = self.hook.answer(self.action, body, now=self.clock())
+            encoded = wire.encode(outcome.response)
+        except wire.InvalidRequest as error:
+            return Answer(422, "invalid", str(error).encode())
+        except wire.RetryLater as later:
+            self.logger.info("asked to retry later", hook=self.hook.label, why=str(later), seconds=later.seconds)
+            return Answer(429, "retry_later", str(later).encode(), retry_after=later.seconds)
+        except Exception:
+            # Metacontroller copies the body into an Event on the user's object: the details belong in the log alone.
+            self.logger.exception("hook failed", hook=self.hook.label, action=self.action)
+            return Answer(500, "error", b"internal error")
+        self.record(outcome)
+        return Answer(200, "ok", encoded, content_type=b"application/json")
+
+    def record(self, outcome: wire.Outcome) -> None:
+        self.metrics.decided(self.hook.label, outcome)
+        for decision in outcome.decisions:
+            log = self.logger.info if decision.changes else self.logger.debug
+            log(
+                "decided",
+                hook=self.hook.label,
+                reason=decision.reason,
+                object=str(decision.object),
+                why=decision.message,
+            )
+
+
+async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
+    """The whole body; one that is announced or turns out to be too large is not read to its end."""
+    announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    if announced.isdigit() and int(announced) > limit:
+        raise BodyTooLarge
+    chunks: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+        if size > limit:
+            raise BodyTooLarge
+        more = message.get("more_body", False)
+    return b"".join(chunks)
