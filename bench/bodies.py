@@ -45,7 +45,7 @@ def node(name: str) -> dict[str, Any]:
             "capacity": {"cpu": "16", "memory": "65843532Ki", "pods": "110"},
             "allocatable": {"cpu": "15820m", "memory": "62843532Ki", "pods": "110"},
             "conditions": [_condition(kind) for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")],
-            "images": [_image(number) for number in range(50)],
+            "images": [_image(number) for number in range(42)],
         },
     }
 

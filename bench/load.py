@@ -89,7 +89,11 @@ class Client(asyncio.Protocol):
 @dataclass(frozen=True)
 class Rate:
     requests_per_second: float
-    server_busy: float  # the share of its core that the server used: near 1, or the client was too slow
+    server_busy: float  # the share of its core that the server got: below 1 if something else ran there too
+
+    @property
+    def per_cpu_second(self) -> float:
+        return self.requests_per_second / self.server_busy
 
 
 def measure(server: Server, path: str, body: bytes, seconds: float) -> Rate:

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import traceback
 from collections.abc import Sequence
 
 from hooks import __version__
@@ -13,7 +14,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "plan":
         from hooks import plan  # here, because `--help` should not wait for the server's libraries
 
-        return plan.run(options.filename or ["-"], options.output)
+        try:
+            return plan.run(options.filename or ["-"], options.output)
+        except Exception:
+            traceback.print_exc()
+            return 3  # not Python's own 1, which would say that something would change
     return serve(options)
 
 

@@ -3,14 +3,16 @@
 `uvicorn hooks.app:app` runs it; `python -m hooks serve` does so with the connection settings that Metacontroller needs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
+from types import MappingProxyType
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_fastapi_instrumentator import Instrumentator
 from prometheus_fastapi_instrumentator import metrics as http_metrics
-from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from hooks import __version__, node_labeler
 from hooks.service.endpoint import Action, Clock, Hook, HookEndpoint
@@ -32,6 +34,15 @@ HOOKS: Sequence[Hook] = (
 ACTIONS: Sequence[Action] = ("sync", "customize")
 
 
+class HookApp(FastAPI):
+    """Answers the paths of hooks itself, before the layers of the framework: they cost more than a hook does."""
+
+    endpoints: Mapping[str, HookEndpoint] = MappingProxyType({})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.endpoints.get(scope.get("path", ""), super().__call__)(scope, receive, send)
+
+
 def create_app(
     settings: Settings | None = None,
     *,
@@ -39,24 +50,24 @@ def create_app(
     registry: CollectorRegistry | None = None,
     clock: Clock = lambda: datetime.now(UTC),
     logger: Logger | None = None,
-) -> FastAPI:
+) -> HookApp:
     settings = settings or Settings()
     registry = registry or process_registry()
     metrics = Metrics(registry, __version__)
     logger = logger or make_logger(settings)
-    app = FastAPI(title="Metahooks", version=__version__, description="Kubernetes controllers as pure functions.")
-    for hook in hooks:
-        for action in ACTIONS:
-            endpoint = HookEndpoint(
-                hook=hook,
-                action=action,
-                metrics=metrics,
-                logger=logger,
-                clock=clock,
-                max_body_bytes=settings.max_body_bytes,
-            )
-            # Before FastAPI's own routes: the ones that are asked for most are looked at first.
-            app.router.routes.insert(0, Route(f"/{hook.name}/{action}", endpoint, methods=["POST"], name=hook.name))
+    app = HookApp(title="Metahooks", version=__version__, description="Kubernetes controllers as pure functions.")
+    app.endpoints = {
+        f"/{hook.name}/{action}": HookEndpoint(
+            hook=hook,
+            action=action,
+            metrics=metrics,
+            logger=logger,
+            clock=clock,
+            max_body_bytes=settings.max_body_bytes,
+        )
+        for hook in hooks
+        for action in ACTIONS
+    }
     add_pages(app, hooks)
     instrument(app, registry)
     return app
@@ -78,4 +89,13 @@ def instrument(app: FastAPI, registry: CollectorRegistry) -> None:
     instrumentator.instrument(app).expose(app, tags=["operations"], summary="Metrics for Prometheus")
 
 
-app = create_app()
+@cache
+def _default_app() -> HookApp:
+    return create_app()
+
+
+def __getattr__(name: str) -> HookApp:
+    """`app`, for `uvicorn hooks.app:app`: made when asked for, so that to import HOOKS reads no settings."""
+    if name == "app":
+        return _default_app()
+    raise AttributeError(name)

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+import msgspec
 import re2
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -19,7 +20,6 @@ from hooks.kube.metadata import (
     check_annotation_key,
     check_label_key,
     check_label_value,
-    name_of,
 )
 from hooks.kube.selector import InvalidSelector, Selector, parse_selector
 
@@ -60,17 +60,17 @@ class InvalidRule(ValueError):
     """A rule cannot be used as it stands; the message says what is wrong with it."""
 
 
-class PolicySpec(wire.Model):
+class PolicySpec(wire.Spec):
     priority: int = Field(default=0, ge=-(2**31), lt=2**31)
     conflict: Literal["Keep", "Enforce"] = "Keep"
     rules: list[Any] = Field(min_length=1)
 
 
-class NodeLabelPolicy(wire.Model):
+class NodeLabelPolicy(wire.Spec):
     spec: PolicySpec
 
 
-class MatchSpec(wire.Model):
+class MatchSpec(wire.Spec):
     # A misspelt field must not turn a narrow rule into one that matches every Node.
     model_config = ConfigDict(extra="forbid", populate_by_name=False)
     name_contains: str | None = Field(default=None, min_length=1, max_length=253)
@@ -78,15 +78,14 @@ class MatchSpec(wire.Model):
     node_selector: JsonObject | None = None
 
 
-class RuleSpec(wire.Model):
+class RuleSpec(wire.Spec):
     model_config = ConfigDict(extra="forbid", populate_by_name=False)
     match: MatchSpec
     labels: dict[str, str] | None = Field(default=None, min_length=1)
     annotations: dict[str, str] | None = Field(default=None, min_length=1)
 
 
-@dataclass(frozen=True)
-class Wish:
+class Wish(NamedTuple):
     """A value that a rule gives to a key of the Node it matched; or why it cannot."""
 
     part: Part
@@ -137,16 +136,26 @@ class Policy:
                 spoken = {(wish.part, wish.key) for wish in wishes}
 
     def _wish(self, rule: Rule, part: Part, key: str, captures: Mapping[str, str]) -> Wish:
-        value = _PLACEHOLDER.sub(lambda found: captures[found[1]], rule.values[part][key])
+        template = rule.values[part][key]
+        value = _PLACEHOLDER.sub(lambda found: captures[found[1]], template) if captures else template
         return Wish(part, key, value, check_value(part, value), self, rule.where)
 
 
 def read_policies(objects: Mapping[str, Any]) -> tuple[Sequence[Policy], Mapping[str, str]]:
     """The policies, highest priority first, and the complaints about them by the place they are about."""
+    specs = {
+        name: {"spec": policy["spec"]} if isinstance(policy, dict) and "spec" in policy else policy
+        for name, policy in objects.items()
+    }
+    return _read_policies(msgspec.json.encode(specs, order="deterministic"))
+
+
+@lru_cache(maxsize=16)
+def _read_policies(text: bytes) -> tuple[Sequence[Policy], Mapping[str, str]]:
+    """Remembered, because all Nodes of a cluster come with the same policies."""
     complaints: dict[str, str] = {}
     policies = []
-    for key, policy in sorted(objects.items()):
-        name = name_of(policy) or key
+    for name, policy in msgspec.json.decode(text).items():
         try:
             spec = NodeLabelPolicy.model_validate(policy, strict=True).spec
         except ValidationError as error:
@@ -216,6 +225,7 @@ def check_key(part: Part, key: str) -> str | None:
     return check_label_key(key) if part == "labels" else check_annotation_key(key)
 
 
+@lru_cache(maxsize=4096)
 def check_value(part: Part, value: str) -> str | None:
     if part == "labels":
         return check_label_value(value)

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from pydantic import Field, ValidationError
+import msgspec
 
 from hooks import node_label_policy, wire
 from hooks.kube.events import event
@@ -39,7 +40,7 @@ class Reason(StrEnum):
     REMOVAL_HELD = "RemovalHeld"  # no rule asks for it, but not all rules are known
     CONFLICT = "Conflict"  # policies disagree about a key; the higher priority wins
     RULE_OVERLAP = "RuleOverlap"  # a later rule of the same policy matches too, and disagrees
-    INVALID_SPEC = "InvalidSpec"  # a policy, rule or value cannot be used; nothing is removed on its account
+    INVALID_SPEC = wire.INVALID_SPEC  # a policy, rule or value cannot be used; nothing is removed on its account
 
 
 class Node(wire.Model):
@@ -47,19 +48,19 @@ class Node(wire.Model):
 
 
 class Related(wire.Model):
-    policies: dict[str, Any] | None = Field(
-        default=None, alias=group_key(node_label_policy.API_VERSION, "NodeLabelPolicy")
+    policies: dict[str, Any] | None = msgspec.field(
+        default=None, name=group_key(node_label_policy.API_VERSION, node_label_policy.KIND)
     )
 
 
 class Record(wire.Model):
     """What the annotation `owned` holds."""
 
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class SyncRequest(wire.DecoratorRequest):
+class SyncRequest(wire.DecoratorRequest, kw_only=True):
     object: Node
     related: Related | None = None
 
@@ -79,8 +80,7 @@ class Observed:
         return value is not None and value == self.owned[part].get(name)
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(NamedTuple):
     """One label or annotation: what it holds, whether that is ours, and what the policies want, the winner first."""
 
     part: Part
@@ -93,8 +93,7 @@ class Key:
         return f"{self.part.removesuffix('s')} {self.name}"
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     key: Key
     after: str | None
     owned: bool
@@ -138,14 +137,15 @@ def observe(request: SyncRequest) -> Observed:
     )
 
 
+@lru_cache(maxsize=4096)
 def read_owned(text: str) -> Mapping[Part, Mapping[str, str]]:
     """What we wrote, as far as we could have: people can edit the record.
 
     One that cannot be read means that nothing is ours: nothing is removed for it.
     """
     try:
-        record = Record.model_validate_json(text, strict=True)
-    except ValidationError:
+        record = wire.parse(Record, text.encode())
+    except wire.InvalidRequest:
         record = Record()
     recorded: Mapping[Part, Mapping[str, str]] = {"labels": record.labels, "annotations": record.annotations}
     return {
@@ -156,7 +156,8 @@ def read_owned(text: str) -> Mapping[Part, Mapping[str, str]]:
 
 def decide(observed: Observed) -> Sequence[Verdict]:
     # A label that we wrote for a rule which is gone goes in the same answer: no selector may still count on it.
-    selectable = {key: value for key, value in observed.values["labels"].items() if not observed.is_ours("labels", key)}
+    ours = observed.owned["labels"]
+    selectable = {key: value for key, value in observed.values["labels"].items() if ours.get(key) != value}
     wishes: dict[tuple[Part, str], list[Wish]] = {(part, key): [] for part in PARTS for key in observed.owned[part]}
     for policy in observed.policies:
         for wish in policy.wishes(observed.name, selectable):

@@ -12,11 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry
-from starlette.routing import Route
 
 from hooks import wire
 from hooks.app import HOOKS, create_app
-from hooks.service.endpoint import Hook
+from hooks.service.endpoint import MOST_COMPLAINTS, Hook
 from hooks.service.logs import make_logger
 from hooks.service.pages import invitation
 from hooks.service.settings import Settings
@@ -38,7 +37,7 @@ def echo(request: EchoRequest, *, now: datetime) -> wire.Outcome:
     if request.mode == "bug":
         raise ZeroDivisionError("secret detail")
     decision = wire.Decision(
-        reason="Told",
+        reason=wire.INVALID_SPEC if request.mode == "complain" else "Told",
         message="it was told",
         object=wire.ObjectRef("Thing", "one", "ns"),
         changes=request.mode == "change",
@@ -143,18 +142,18 @@ def test_a_bug_is_500_without_details_and_its_traceback_goes_to_the_log(app: App
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        pytest.param(b"", "body: Invalid JSON: EOF while parsing a value at line 1 column 0", id="empty"),
-        pytest.param(b"hello secret", "body: Invalid JSON: expected value at line 1 column 1", id="not JSON"),
-        pytest.param(b"[]", "body: Input should be an object", id="a list"),
+        pytest.param(b"", "body: Input data was truncated", id="empty"),
+        pytest.param(b"hello secret", "body: JSON is malformed: invalid character (byte 0)", id="not JSON"),
+        pytest.param(b"[]", "body: Expected `object`, got `array`", id="a list"),
         pytest.param(b"{}", "object: Field required", id="no object"),
         pytest.param(
             b'{"object": {"metadata": {"name": 3}}}',
-            "object.metadata.name: Input should be a valid string",
+            "object.metadata.name: Expected `str`, got `int`",
             id="wrong type",
         ),
         pytest.param(
             b'{"object": {"metadata": {"name": "secret"}}, "related": "secret"}',
-            "related: Input should be an object",
+            "related: Expected `object | null`, got `str`",
             id="wrong related",
         ),
     ],
@@ -201,8 +200,6 @@ def test_a_body_without_announced_length_is_refused_before_it_is_read_whole(app:
 
 
 def test_a_client_that_goes_away_is_not_answered(app: App) -> None:
-    routes = {route.path: route for route in app.app.routes if isinstance(route, Route)}
-    endpoint = routes["/echo-back/sync"].app
     sent: list[object] = []
 
     async def gone() -> dict[str, str]:
@@ -211,7 +208,10 @@ def test_a_client_that_goes_away_is_not_answered(app: App) -> None:
     async def send(message: object) -> None:
         sent.append(message)
 
-    asyncio.run(endpoint({"type": "http", "headers": []}, gone, send))
+    async def ask() -> None:
+        await app.app.endpoints["/echo-back/sync"]({"type": "http", "method": "POST", "headers": []}, gone, send)
+
+    asyncio.run(ask())
     assert sent == []
 
 
@@ -233,6 +233,19 @@ def test_logs_one_line_per_decision_that_changes_something_and_none_otherwise(ap
     }
     app.post("/echo-back/sync", {"mode": "keep"})
     assert len(app.lines()) == 1
+
+
+def test_a_complaint_about_a_spec_is_a_warning_the_first_time(app: App) -> None:
+    for _ in range(3):
+        app.post("/echo-back/sync", {"mode": "complain"})
+    [line] = app.lines()
+    assert (line["level"], line["reason"], line["why"]) == ("warning", "InvalidSpec", "it was told")
+    assert app.value("metahooks_decisions_total", hook="echo_back", reason="InvalidSpec") == 3
+
+
+def test_complaints_that_differ_every_time_do_not_fill_the_memory(app: App) -> None:
+    endpoint = app.app.endpoints["/echo-back/sync"]
+    assert sum(endpoint.is_news(f"complaint {number}") for number in range(2 * MOST_COMPLAINTS)) == MOST_COMPLAINTS
 
 
 def test_debug_logs_decisions_that_change_nothing_too() -> None:
@@ -335,7 +348,7 @@ METRICS = [  # name, type, labels, help
 
 def test_metric_names_types_labels_and_help_are_promises(app: App) -> None:
     app.post("/node-labeler/sync", {"object": node(name="a-compute-1")})
-    app.call("GET", "/healthz")
+    app.call("GET", "/healthz")  # the instrumentator counts what is not a hook
     found = [
         (
             family.name,

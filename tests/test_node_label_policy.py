@@ -688,7 +688,13 @@ FIELDS += [
     "In",
     "x",
 ]
-SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | st.text(max_size=8)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
+)
 GARBAGE = st.recursive(
     SCALARS | st.sampled_from([*FIELDS, "(", "${1}", "Keep", "Exists"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=4),

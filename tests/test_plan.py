@@ -265,7 +265,7 @@ def test_an_object_that_a_hook_refuses_is_named(plan: Run) -> None:
     broken["metadata"]["labels"] = {"gpu": True}
     code, out, err = plan(dump(policy(), broken))
     assert (code, out) == (2, "")
-    assert err == "plan: Node/n: object.metadata.labels.gpu: Input should be a valid string\n"
+    assert err == "plan: Node/n: object.metadata.labels[...]: Expected `str`, got `bool`\n"
 
 
 # What a newcomer wants to know

@@ -2,10 +2,10 @@ import json
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from hooks import wire
 from hooks.kube.metadata import JsonObject
@@ -64,22 +64,17 @@ def test_parts_that_hold_nothing_may_be_null_or_absent(absent: JsonObject) -> No
         pytest.param(b'{"object": {}}', "object.metadata: Field required", id="the path leads to the field"),
         pytest.param(
             b'{"object": {"metadata": {"name": 5}}}',
-            "object.metadata.name: Input should be a valid string",
+            "object.metadata.name: Expected `str`, got `int`",
             id="a number is not taken for text",
         ),
         pytest.param(
             b'{"object": {"metadata": {"name": "n", "labels": {"a": true}}}}',
-            "object.metadata.labels.a: Input should be a valid string",
-            id="the key of a map is part of the path",
-        ),
-        pytest.param(
-            b'{"object": {"metadata": {"name": "n", "labels": {"a\\n\\u001b[31mb": 1}}}}',
-            "object.metadata.labels.a??[31mb: Input should be a valid string",
-            id="a key cannot break out of its line",
+            "object.metadata.labels[...]: Expected `str`, got `bool`",
+            id="the key of a map is input, and not repeated",
         ),
         pytest.param(
             b'{"object": {"metadata": {"name": "n"}}, "attachments": {"Event.v1": {"default/e": []}}}',
-            "attachments.Event.v1.default/e: Input should be an object",
+            "attachments[...][...]: Expected `object`, got `array`",
             id="an attachment is an object",
         ),
     ],
@@ -88,13 +83,6 @@ def test_a_wrong_body_is_told_by_field_and_problem(body: bytes, message: str) ->
     with pytest.raises(wire.InvalidRequest) as caught:
         wire.parse(SyncRequest, body)
     assert str(caught.value) == message
-
-
-def test_a_long_key_is_cut() -> None:
-    body = json.dumps({"object": {"metadata": {"name": "n", "labels": {"k" * 5000: 1}}}}).encode()
-    with pytest.raises(wire.InvalidRequest) as caught:
-        wire.parse(SyncRequest, body)
-    assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize(
@@ -115,6 +103,7 @@ def test_a_long_key_is_cut() -> None:
             b'{"name": "a", "new": ' + b'{"a":' * BOMB + b"1" + b"}" * BOMB + b"}", id="a bomb in a new field"
         ),
         pytest.param(b"\xef\xbb\xbf" + b'{"name": "a"}', id="a byte order mark"),
+        pytest.param(b'{"name": "a", "extra": {"n": 1e400}}', id="a number beyond all numbers"),
     ],
 )
 def test_no_body_raises_anything_but_invalid_request(body: bytes) -> None:
@@ -128,7 +117,7 @@ def test_no_body_raises_anything_but_invalid_request(body: bytes) -> None:
     "body",
     [
         pytest.param(b'{"name": "first", "name": "last"}', id="the last of two equal keys counts"),
-        pytest.param(b'{"name": "last", "extra": {"n": 1e400, "m": -12345678901234567890123}}', id="odd numbers"),
+        pytest.param(b'{"name": "last", "extra": {"m": -12345678901234567890123}}', id="a number beyond 64 bits"),
     ],
 )
 def test_odd_but_valid_json_is_read(body: bytes) -> None:
@@ -148,13 +137,13 @@ def test_a_wrong_value_is_never_repeated(value: Any) -> None:
     with pytest.raises(wire.InvalidRequest) as caught:
         wire.parse(SyncRequest, json.dumps(body).encode())
     assert marker not in str(caught.value)
-    assert isinstance(caught.value.__cause__, ValidationError)
+    assert isinstance(caught.value.__cause__, msgspec.DecodeError)
 
 
 def test_a_controller_manages_what_its_manifest_lists() -> None:
     rule = {"apiVersion": "v1", "resource": "events"}
     for key in ("attachments", "childResources"):
-        controller = wire.Controller.model_validate({"spec": {key: [rule]}})
+        controller = wire.parse(wire.Controller, json.dumps({"spec": {key: [rule]}}).encode())
         assert controller.manages("v1", "events")
         assert not controller.manages("events.k8s.io/v1", "events")
 

@@ -3,10 +3,11 @@
 The readers never raise: an odd shape reads as if the part were absent.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from hooks.kube.quote import quote
 
@@ -87,7 +88,7 @@ def object_key(obj: object) -> str:
 
 def compact_json(value: object) -> str:
     """The same text for the same value, whatever the order of its keys."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return msgspec.json.encode(value, order="deterministic").decode()
 
 
 def _qualified_name_problem(key: str) -> str | None:

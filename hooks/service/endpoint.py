@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
@@ -15,6 +15,8 @@ from hooks.service.metrics import Metrics
 
 Clock = Callable[[], datetime]
 Action = Literal["sync", "customize"]
+MOST_COMPLAINTS = 1000
+"""How many different complaints about specs are logged as warnings; beyond that, they are debug lines only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +49,7 @@ class ClientGone(Exception):
     """The client went away before its request had arrived."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     status: int
     result: str  # the label of metahooks_hook_requests_total
     body: bytes
@@ -65,10 +66,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class HookEndpoint:
-    """One route as plain ASGI, because a framework's own routing costs more than the hook's work.
-
-    A body is taken as it comes: `curl -d @body.json` sends no JSON content type.
-    """
+    """One path of a hook. A body is taken as it comes: `curl -d @body.json` sends no JSON content type."""
 
     hook: Hook
     action: Action
@@ -76,8 +74,12 @@ class HookEndpoint:
     logger: Logger
     clock: Clock
     max_body_bytes: int
+    complaints: set[str] = field(default_factory=set)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "POST":
+            await Answer(405, "", b"send a POST request").send(send)
+            return
         try:
             body = await read_body(scope, receive, self.max_body_bytes)
         except ClientGone:
@@ -111,6 +113,8 @@ class HookEndpoint:
         self.metrics.decided(self.hook.label, outcome)
         for decision in outcome.decisions:
             log = self.logger.info if decision.changes else self.logger.debug
+            if decision.reason == wire.INVALID_SPEC and self.is_news(decision.message):
+                log = self.logger.warning
             log(
                 "decided",
                 hook=self.hook.label,
@@ -118,6 +122,13 @@ class HookEndpoint:
                 object=str(decision.object),
                 why=decision.message,
             )
+
+    def is_news(self, complaint: str) -> bool:
+        """Every Node comes with the same wrong policy: say so once."""
+        if complaint in self.complaints or len(self.complaints) >= MOST_COMPLAINTS:
+            return False
+        self.complaints.add(complaint)
+        return True
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:

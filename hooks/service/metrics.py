@@ -51,8 +51,7 @@ class Metrics:
     def answered(self, hook: str, action: str, result: str, seconds: float) -> None:
         self.requests.labels(hook, result).inc()
         self.duration.labels(hook).observe(seconds)
-        errors = self.of_hooks.get(f"{hook}_errors_total")
-        if errors and action == "sync" and result != "ok":
+        if result != "ok" and action == "sync" and (errors := self.of_hooks.get(f"{hook}_errors_total")):
             errors.inc()
 
     def decided(self, hook: str, outcome: wire.Outcome) -> None:

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, PlainTextResponse
-from pydantic import BaseModel
 
 from hooks import wire
 from hooks.kube.metadata import JsonObject
 from hooks.service.endpoint import Hook
 
-SCHEMAS = "#/components/schemas/{model}"
+SCHEMAS = "#/components/schemas/{name}"
 ERRORS = {
     "413": "The body is larger than the server takes.",
     "422": "The body is not such a request: `field: problem`.",
@@ -67,11 +67,11 @@ def describe(app: FastAPI, hooks: Sequence[Hook]) -> dict[str, Any]:
     return described
 
 
-def _schema(model: type[BaseModel], name: str, schemas: JsonObject) -> JsonObject:
-    schema = model.model_json_schema(ref_template=SCHEMAS)
-    schemas.update(schema.pop("$defs", {}))
-    schemas[name] = schema
-    return {"$ref": SCHEMAS.format(model=name)}
+def _schema(model: type[wire.Model], name: str, schemas: JsonObject) -> JsonObject:
+    (reference,), used = msgspec.json.schema_components([model], ref_template=SCHEMAS)
+    schemas.update(used)
+    schemas[name] = schemas.pop(reference["$ref"].rpartition("/")[2])
+    return {"$ref": SCHEMAS.format(name=name)}
 
 
 def _operation(hook: Hook, summary: str, schema: JsonObject, example: JsonObject) -> JsonObject:

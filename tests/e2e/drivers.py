@@ -75,6 +75,7 @@ class StandIn:
     def run_twice_more(self, parents: int, syncs: Callable[[], int]) -> Sequence[AuditRecord]:
         mark, before = self._control_plane.mark(), syncs()
         for _ in range(2):
+            self.restart()
             self._round()
         assert syncs() >= before + 2 * parents
         return _written(self._control_plane.writes_since(mark, USER))

@@ -36,10 +36,10 @@ class HookServer:
     def log(self) -> str:
         return self._log.read_text()
 
-    def syncs(self, hook: str) -> int:
-        """How many sync requests the running server has answered with 200."""
+    def answered(self, hook: str) -> int:
+        """How many requests the running server has answered with 200."""
         metrics = httpx.get(f"{self.url}/metrics").text
-        pattern = rf'^http_requests_total{{handler="/{hook}/sync",method="POST",status="200"}} ([0-9.e+]+)$'
+        pattern = rf'^metahooks_hook_requests_total{{hook="{hook}",result="ok"}} ([0-9.e+]+)$'
         found = re.search(pattern, metrics, re.MULTILINE)
         return int(float(found[1])) if found else 0
 

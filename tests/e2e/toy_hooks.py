@@ -1,7 +1,7 @@
 """Hooks that exist to see what Metacontroller does with their answers.
 
-A composite with children of every update strategy, and a decorator with an attachment. The last request for each parent is
-kept.
+A composite with children of every update strategy, and a decorator with an attachment. They keep the last request for
+each parent.
 """
 
 import json
