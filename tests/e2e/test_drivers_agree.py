@@ -43,6 +43,7 @@ def toys(installed: ControlPlane) -> Iterator[ToyHooks]:
         yield hooks
         installed.kubectl("delete", "compositecontroller", "toy-gadget")
         installed.kubectl("delete", "decoratorcontroller", "toy-shadow")
+        installed.kubectl("delete", "clusterrolebinding", "metahooks-toys")
 
 
 class World:

@@ -9,7 +9,7 @@ from hooks.node_label_policy import API_VERSION, RESOURCE
 from tests.builders import policy
 from tests.e2e.controlplane import ControlPlane, KubectlError
 from tests.e2e.kube import ApiError, KubeClient, Object
-from tests.test_node_label_policy import CRD, PROJECT, VERDICTS, Verdict
+from tests.policy_verdicts import CRD, PROJECT, VERDICTS, Verdict
 
 pytestmark = pytest.mark.e2e
 

@@ -1,0 +1,44 @@
+"""What the manifests promise to the code, and the code to the manifests."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hooks.app import ACTIONS, HOOKS
+from hooks.controllers import read_controllers
+from hooks.kube.cluster import Kinds
+from hooks.kube.metadata import JsonObject, name_of
+from hooks.plan import read_manifests
+
+ROOT = Path(__file__).resolve().parent.parent
+CONTROLLERS = read_manifests("metacontroller")
+
+
+def test_every_hook_has_a_controller_and_every_controller_a_hook() -> None:
+    kinds = Kinds.of(read_manifests("deploy/crds"))
+    asked = {controller.path(action) for controller in read_controllers(CONTROLLERS, kinds) for action in ACTIONS}
+    assert asked == {f"/{hook.name}/{action}" for hook in HOOKS for action in ACTIONS}
+
+
+@pytest.mark.parametrize("manifest", CONTROLLERS, ids=name_of)
+def test_a_controller_follows_our_rules(manifest: JsonObject) -> None:
+    spec = manifest["spec"]
+    assert {hook["version"] for hook in spec["hooks"].values()} == {"v2"}
+    assert "finalize" not in spec["hooks"], "it would block the deletion of Nodes while the hook is down"
+    assert spec["resyncPeriodSeconds"] <= 600
+
+
+def test_every_manifest_is_listed_in_its_kustomization() -> None:
+    for folder in ("metacontroller", "deploy/crds", "deploy/base"):
+        listed = yaml.safe_load((ROOT / folder / "kustomization.yaml").read_text())["resources"]
+        files = {path.name for path in (ROOT / folder).glob("*.yaml")} - {"kustomization.yaml"}
+        assert files <= set(listed)
+
+
+def test_nothing_that_we_deploy_needs_a_label_that_our_own_hook_sets() -> None:
+    """A hook that runs only on Nodes that it has labelled would never run."""
+    for manifest in read_manifests("deploy/base"):
+        pod = manifest.get("spec", {}).get("template", {}).get("spec", {})
+        assert "nodeSelector" not in pod
+        assert "affinity" not in pod
