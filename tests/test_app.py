@@ -290,7 +290,7 @@ def test_the_front_page_lists_every_hook_and_how_to_call_it(app: App) -> None:
     for hook in HOOKS:
         assert f"POST /{hook.name}/sync" in page
         assert hook.what in page
-        assert f"curl -s http://localhost:8080/{hook.name}/sync" in page
+        assert f"curl -s http://hooks/{hook.name}/sync" in page
 
 
 def test_docs_show_schemas_and_examples_that_work(app: App) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
@@ -29,11 +29,9 @@ code { font-size: .9em; } h2 { margin-top: 2.5rem; } a { color: #0b57d0; }
 
 
 def add_pages(app: FastAPI, hooks: Sequence[Hook]) -> None:
-    front = front_page(hooks, app.version)
-
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
-    async def index() -> HTMLResponse:
-        return HTMLResponse(front)
+    async def index(request: Request) -> HTMLResponse:
+        return HTMLResponse(front_page(hooks, app.version, str(request.base_url).rstrip("/")))
 
     @app.get("/healthz", response_class=PlainTextResponse, tags=["operations"], summary="The process answers")
     async def healthz() -> PlainTextResponse:
@@ -113,11 +111,11 @@ def _carried_out(example: JsonObject, answer: JsonObject) -> JsonObject:
     return {"object": parent | {"metadata": parent["metadata"] | written}}
 
 
-def front_page(hooks: Sequence[Hook], version: str) -> str:
+def front_page(hooks: Sequence[Hook], version: str, base: str) -> str:
     sections = "".join(
         f"<h2>{html.escape(hook.name)}</h2><p>{html.escape(hook.what)}</p>"
         f"<p><code>POST /{hook.name}/sync</code>, <code>POST /{hook.name}/customize</code></p>"
-        f"<pre>{html.escape(curl(hook, 'http://localhost:8080', hook.example))}</pre>"
+        f"<pre>{html.escape(curl(hook, base, hook.example))}</pre>"
         for hook in hooks
     )
     return (
