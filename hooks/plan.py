@@ -22,6 +22,8 @@ from hooks.service.endpoint import Action
 ROOT = Path(__file__).resolve().parent.parent
 MOST_ROUNDS = 10
 """Hooks feed each other: what one writes, another reads. More rounds than the longest such chain."""
+DEEPEST, LARGEST = 500, 50_000_000
+"""The nesting and the number of nodes up to which a YAML file is read."""
 SYMBOLS = {"add": "+", "change": "~", "delete": "-"}
 
 
@@ -143,7 +145,7 @@ def _documents(file: Path | str) -> list[Any]:
     except OSError as error:
         raise CannotPlan(f"{file}: {error.strerror}") from error
     except RecursionError as error:
-        raise CannotPlan(f"{file}: nested too deeply") from error
+        raise CannotPlan(f"{file}: nested too deeply, or far larger than it looks") from error
     except (yaml.YAMLError, ValueError, TypeError) as error:
         raise CannotPlan(f"{file}: neither YAML nor JSON: {' '.join(str(error).split())}") from error
     return documents
@@ -153,7 +155,24 @@ def _parse(text: str) -> list[Any]:
     if text.lstrip().startswith("{"):
         with suppress(ValueError):  # then it may still be YAML in braces
             return [json.loads(text)]
+    _refuse_bombs(text)
     return list(yaml.load_all(text, _Loader))
+
+
+def _refuse_bombs(text: str) -> None:
+    """YAML can be nested deeper than the stack, and a few lines of aliases can stand for more than the memory."""
+    sizes: dict[str, int] = {}
+    open_nodes: list[tuple[str | None, int]] = []  # the anchor of each, and the size of what came before it
+    size = 0
+    for event in yaml.parse(text, yaml.CSafeLoader):
+        size += sizes.get(event.anchor or "", 1) if isinstance(event, yaml.AliasEvent) else 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_nodes.append((event.anchor, size))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_nodes.pop()
+            sizes |= {anchor: size - before} if anchor else {}
+        if len(open_nodes) > DEEPEST or size > LARGEST:
+            raise RecursionError
 
 
 class _Loader(yaml.CSafeLoader):

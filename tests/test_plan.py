@@ -212,6 +212,9 @@ def test_kinds_that_no_hook_looks_at_are_passed_over(plan: Run, unknown: JsonObj
 # What cannot be read
 
 
+LAUGHS = "kind: A\nl0: &l0 [x]\n" + "".join(f"l{n + 1}: &l{n + 1} [{', '.join([f'*l{n}'] * 9)}]\n" for n in range(12))
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
@@ -241,7 +244,8 @@ def test_kinds_that_no_hook_looks_at_are_passed_over(plan: Run, unknown: JsonObj
         pytest.param("kind: A\nspec: !!binary aGk=", "neither YAML nor JSON: ", id="bytes"),
         pytest.param("kind: A\nspec: .nan", "neither YAML nor JSON: ", id="not a number"),
         pytest.param("kind: A\nspec: !!python/object:os.system {}", "neither YAML nor JSON: ", id="code"),
-        pytest.param("kind: " + "[" * 3_000 + "]" * 3_000, "nested too deeply", id="a bomb of YAML"),
+        pytest.param("kind: " + "[" * 200_000 + "]" * 200_000, "nested too deeply", id="a bomb of YAML"),
+        pytest.param(LAUGHS, "nested too deeply, or far larger than it looks", id="a bomb of aliases"),
         pytest.param('{"a":' * 100_000 + "1" + "}" * 100_000, "nested too deeply", id="a bomb of JSON"),
     ],
 )
