@@ -1,6 +1,8 @@
 """The command line: `python -m hooks serve` and `python -m hooks plan`."""
 
 import argparse
+import os
+import socket
 import sys
 import traceback
 from collections.abc import Sequence
@@ -16,6 +18,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         try:
             return plan.run(options.filename or ["-"], options.output)
+        except BrokenPipeError:  # the reader, such as `head`, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
         except Exception:
             traceback.print_exc()
             return 3  # not Python's own 1, which would say that something would change
@@ -42,7 +47,8 @@ def build_parser() -> argparse.ArgumentParser:
 SERVE = "Serve the hooks. Every flag can be given as an environment variable instead."
 PLAN = """Show what the hooks would change in a set of objects, and why. Nothing is written anywhere.
 
-Exit code: 0 if nothing would change, 1 if something would, above 1 on an error (as kubectl diff)."""
+Exit code: 0 if nothing would change, 1 if something would, above 1 on an error or if a policy cannot be used (as
+kubectl diff). Lines that start with = say why something is left as it is."""
 PLAN_EXAMPLES = """examples:
   python -m hooks plan -f examples/cluster.yaml
   kubectl get nodes,nodelabelpolicies -o json | python -m hooks plan -f -"""
@@ -80,11 +86,21 @@ def serve(options: argparse.Namespace) -> int:
             name = str(fault["loc"][0])
             print(f"serve: {name} ({PREFIX}{name.upper()}): {fault['msg']}", file=sys.stderr)
         return 2
-    _run(settings)
+    try:
+        listener = _listen(settings)
+    except OSError as error:
+        print(f"serve: cannot listen on {settings.host}:{settings.port}: {error.strerror}", file=sys.stderr)
+        return 2
+    _run(settings, listener)
     return 0
 
 
-def _run(settings: Settings) -> None:
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+
+
+def _run(settings: Settings, listener: socket.socket) -> None:
     import uvicorn
 
     from hooks.app import HOOKS, create_app
@@ -93,16 +109,15 @@ def _run(settings: Settings) -> None:
 
     take_over_standard_logging(settings)
     if settings.log_format == "text":
-        print(invitation(HOOKS[0], f"localhost:{settings.port}"), flush=True)
-    uvicorn.run(
+        print(invitation(HOOKS[0], f"localhost:{listener.getsockname()[1]}"), flush=True)
+    config = uvicorn.Config(
         create_app(settings),
-        host=settings.host,
-        port=settings.port,
         timeout_keep_alive=settings.keep_alive_seconds,
         timeout_graceful_shutdown=settings.shutdown_seconds,
         access_log=settings.access_log,
         log_config=None,
     )
+    uvicorn.Server(config).run(sockets=[listener])
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ class HookApp(FastAPI):
     endpoints: Mapping[str, HookEndpoint] = MappingProxyType({})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.endpoints.get(scope.get("path", ""), super().__call__)(scope, receive, send)
+        endpoint = self.endpoints.get(scope["path"]) if scope["type"] == "http" else None
+        await (endpoint or super().__call__)(scope, receive, send)
 
 
 def create_app(

@@ -6,7 +6,7 @@ refuse, so everything is checked again here: a rule that cannot be used is repor
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -39,6 +39,8 @@ BUILT_IN: JsonObject = {
 Part = Literal["labels", "annotations"]
 PARTS: tuple[Part, Part] = ("labels", "annotations")
 
+NO_VALUES: Mapping[Part, Mapping[str, str]] = {"labels": {}, "annotations": {}}
+
 PROTECTED: Mapping[Part, str] = {
     # kubelet and cloud controllers write these labels; a second writer would fight them for ever.
     "labels": (
@@ -53,6 +55,8 @@ PROTECTED: Mapping[Part, str] = {
 }
 _PROTECTED = {part: re.compile(pattern) for part, pattern in PROTECTED.items()}
 _PLACEHOLDER = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
+_LARGEST_REMEMBERED = 1024 * 1024
+_LONGEST_KEY = 253 + 1 + 63
 _LONGEST_ANNOTATION = 1024  # all annotations of a Node together may take 256 KiB
 
 
@@ -147,10 +151,11 @@ def read_policies(objects: Mapping[str, Any]) -> tuple[Sequence[Policy], Mapping
         name: {"spec": policy["spec"]} if isinstance(policy, dict) and "spec" in policy else policy
         for name, policy in objects.items()
     }
-    return _read_policies(msgspec.json.encode(specs, order="deterministic"))
+    text = msgspec.json.encode(specs, order="deterministic")
+    return _read_policies(text) if len(text) <= _LARGEST_REMEMBERED else _read_policies.__wrapped__(text)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=8)
 def _read_policies(text: bytes) -> tuple[Sequence[Policy], Mapping[str, str]]:
     """Remembered, because all Nodes of a cluster come with the same policies."""
     complaints: dict[str, str] = {}
@@ -168,15 +173,21 @@ def _read_policies(text: bytes) -> tuple[Sequence[Policy], Mapping[str, str]]:
 
 
 def _read_rules(policy: str, rules: Sequence[Any], complaints: dict[str, str]) -> Iterator[Rule]:
+    """A rule whose values cannot be used still speaks for the Nodes that it matches: it says nothing."""
     for number, raw in enumerate(rules, start=1):
         where = f"policy {policy}, rule {number}"
         try:
-            yield parse_rule(raw, where)
+            spec, pattern, selector = _read_match(raw)
         except InvalidRule as error:
             complaints[where] = str(error)
+            continue
+        values: Mapping[Part, Mapping[str, str]] = {"labels": spec.labels or {}, "annotations": spec.annotations or {}}
+        if complaint := _values_problem(values, pattern):
+            complaints[where] = complaint
+        yield Rule(where, spec.match, pattern, selector, NO_VALUES if complaint else values)
 
 
-def parse_rule(raw: Any, where: str) -> Rule:
+def _read_match(raw: Any) -> tuple[RuleSpec, Any, Selector | None]:
     try:
         spec = RuleSpec.model_validate(raw, strict=True)
         selector = None if spec.match.node_selector is None else parse_selector(spec.match.node_selector)
@@ -186,18 +197,21 @@ def parse_rule(raw: Any, where: str) -> Rule:
         raise InvalidRule(f"match.nodeSelector: {error}") from error
     if spec.match == MatchSpec():
         raise InvalidRule("match: give nameContains, nameMatches or nodeSelector ({} selects every Node)")
-    if spec.labels is None and spec.annotations is None:
-        raise InvalidRule("give labels, annotations or both")
     pattern = None if spec.match.name_matches is None else compile_pattern(spec.match.name_matches)
-    values: Mapping[Part, Mapping[str, str]] = {"labels": spec.labels or {}, "annotations": spec.annotations or {}}
+    return spec, pattern, selector
+
+
+def _values_problem(values: Mapping[Part, Mapping[str, str]], pattern: Any) -> str:
+    if not any(values.values()):
+        return "give labels, annotations or both"
     for part in PARTS:
         for key, value in sorted(values[part].items()):
             if complaint := check_key(part, key) or check_template(part, value, pattern):
-                raise InvalidRule(f"{part}.{key[:100]}: {complaint}")
-    return Rule(where, spec.match, pattern, selector, values)
+                return f"{part}.{key[:100]}: {complaint}"
+    return ""
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def compile_pattern(text: str) -> Any:
     options = re2.Options()
     options.log_errors = False
@@ -218,14 +232,17 @@ def _captures(found: Any) -> Mapping[str, str]:
     return numbered | {name: group or "" for name, group in found.groupdict().items()}
 
 
-@lru_cache(maxsize=4096)
 def check_key(part: Part, key: str) -> str | None:
+    return "is too long" if len(key) > _LONGEST_KEY else _check_key(part, key)
+
+
+@lru_cache(maxsize=4096)
+def _check_key(part: Part, key: str) -> str | None:
     if _PROTECTED[part].match(key):
         return "is written by Kubernetes itself or by a tool that depends on it"
     return check_label_key(key) if part == "labels" else check_annotation_key(key)
 
 
-@lru_cache(maxsize=4096)
 def check_value(part: Part, value: str) -> str | None:
     if part == "labels":
         return check_label_value(value)
@@ -245,14 +262,18 @@ def check_template(part: Part, value: str, pattern: Any) -> str | None:
 
 
 def _without_circles(policies: Sequence[Policy], complaints: dict[str, str]) -> Sequence[Policy]:
-    """Leaves out rules that select by a label which some rule writes: what they see would depend on what they did."""
+    """Silences rules that select by a label which some rule writes: what they see would depend on what they did.
+
+    Without its selector such a rule matches all Nodes that it might match; for them its policy says nothing.
+    """
     written = {key for policy in policies for rule in policy.rules for key in rule.values["labels"]}
     clear = []
     for policy in policies:
-        circular = {rule.where: rule.selector.keys & written for rule in policy.rules if rule.selector}
-        for where, keys in circular.items():
-            if keys:
-                complaints[where] = f"match.nodeSelector: selects by {min(keys)}, which a policy writes"
-        rules = tuple(rule for rule in policy.rules if not circular.get(rule.where))
-        clear.append(Policy(policy.name, policy.priority, policy.enforce, rules))
+        rules = []
+        for rule in policy.rules:
+            if rule.selector and (keys := rule.selector.keys & written):
+                complaints[rule.where] = f"match.nodeSelector: selects by {min(keys)}, which a policy writes"
+                rule = replace(rule, selector=None, values=NO_VALUES)
+            rules.append(rule)
+        clear.append(replace(policy, rules=tuple(rules)))
     return clear

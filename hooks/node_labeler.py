@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -137,7 +136,6 @@ def observe(request: SyncRequest) -> Observed:
     )
 
 
-@lru_cache(maxsize=4096)
 def read_owned(text: str) -> Mapping[Part, Mapping[str, str]]:
     """What we wrote, as far as we could have: people can edit the record.
 
@@ -215,7 +213,7 @@ def report(request: SyncRequest, observed: Observed, verdicts: Sequence[Verdict]
 def disagreements(key: Key) -> Iterator[tuple[Reason, str]]:
     """Policies that lost to the winner, and rules that lost to an earlier one of their own policy."""
     first: dict[str, Wish] = {}
-    for wish in key.wishes:
+    for wish in (wish for wish in key.wishes if not (key.wishes[0].problem or wish.problem)):
         leader = first.setdefault(wish.policy.name, wish)
         reason, winner = (Reason.CONFLICT, key.wishes[0]) if leader is wish else (Reason.RULE_OVERLAP, leader)
         if wish.value != winner.value:
@@ -250,7 +248,9 @@ def decisions(
                 reason=verdict.reason, message=verdict.sentence, object=node, changes=verdict.changes, field=field
             )
     for reason, sentence in conflicts:
-        yield wire.Decision(reason=reason, message=sentence, object=node, changes=False)
+        yield wire.Decision(
+            reason=reason, message=sentence, object=node, changes=False, field=f"annotations.{CONFLICTS}"
+        )
 
 
 def events(request: SyncRequest, added: Sequence[Verdict], now: datetime) -> Sequence[JsonObject]:

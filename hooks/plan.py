@@ -43,10 +43,25 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Note:
+    """A decision that changes nothing: somebody else's value that is kept, a conflict, a rule that cannot be used."""
+
+    object: str
+    reason: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Plan:
     changes: Sequence[Change]
+    notes: Sequence[Note] = ()
     hints: Sequence[str] = ()
     """Why the plan may say less than expected."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether all that people wrote could be used."""
+        return all(note.reason != wire.INVALID_SPEC for note in self.notes)
 
     def count(self, action: str) -> int:
         return sum(change.action == action for change in self.changes)
@@ -58,6 +73,8 @@ class Plan:
 
 def make_plan(objects: Sequence[JsonObject], *, now: datetime) -> Plan:
     """Lets the hooks act on the objects in memory until nothing changes any more, and compares before and after."""
+    if not objects:
+        raise CannotPlan("the input holds no objects")
     definitions = read_manifests("deploy/crds")
     kinds = Kinds.of(crd for crd in [*definitions, *objects] if crd.get("kind") == "CustomResourceDefinition")
     cluster = Cluster(kinds, [obj for obj in objects if _is_known(kinds, obj)])
@@ -66,7 +83,17 @@ def make_plan(objects: Sequence[JsonObject], *, now: datetime) -> Plan:
     before = cluster.snapshot()
     run_until_rest(rehearsal, cluster)
     changes = explain(compare(before, cluster.snapshot()), caller.decisions)
-    return Plan([*changes], hints(rehearsal, caller))
+    return Plan([*changes], notes(caller.decisions), hints(rehearsal, caller))
+
+
+def notes(decisions: Iterable[wire.Decision]) -> Sequence[Note]:
+    """Each once, though the hooks are asked several times, and a complaint about a policy once for all Nodes."""
+    found = {
+        (decision.reason, decision.message): Note(str(decision.object), str(decision.reason), decision.message)
+        for decision in decisions
+        if not decision.changes
+    }
+    return list(found.values())
 
 
 def run_until_rest(rehearsal: Rehearsal, cluster: Cluster) -> None:
@@ -110,8 +137,10 @@ class Caller:
         self._hooks = {hook.name: hook for hook in HOOKS}
 
     def __call__(self, path: str, body: JsonObject) -> JsonObject:
-        _, name, action = path.split("/")
+        name, _, action = path.removeprefix("/").partition("/")
         wanted: Action = "customize" if action == "customize" else "sync"
+        if name not in self._hooks:
+            raise HookFailed(f"a controller asks {path}, but there is no hook {name}")
         try:
             outcome = self._hooks[name].answer(wanted, json.dumps(body).encode(), now=self.now)
         except (wire.InvalidRequest, wire.RetryLater) as error:
@@ -129,7 +158,12 @@ class Caller:
 
 def read_objects(files: Iterable[Path | str]) -> list[JsonObject]:
     """Objects from YAML or JSON files, lists (`kubectl get -o json`) taken apart; `-` is standard input."""
-    return [obj for file in files for document in _documents(file) for obj in _flatten(document, str(file))]
+    return [
+        obj
+        for file in files
+        for document in _documents(file)
+        for obj in _flatten(document, "standard input" if str(file) == "-" else str(file))
+    ]
 
 
 def read_manifests(folder: str) -> list[JsonObject]:
@@ -138,6 +172,8 @@ def read_manifests(folder: str) -> list[JsonObject]:
 
 
 def _documents(file: Path | str) -> list[Any]:
+    if str(file) == "-" and sys.stdin is None:
+        raise CannotPlan("standard input is closed; name a file with -f")
     try:
         text = sys.stdin.read() if str(file) == "-" else Path(file).read_text(encoding="utf-8")
         # Through JSON once more: what has no place there, such as an anchor inside itself, is no Kubernetes object.
@@ -187,6 +223,10 @@ _Loader.yaml_implicit_resolvers = {
 
 def _flatten(document: Any, file: str) -> Iterator[JsonObject]:
     if document is None:
+        return
+    if isinstance(document, list):
+        for item in document:
+            yield from _flatten(item, file)
         return
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
         raise CannotPlan(f"{file}: not a Kubernetes object: it has no kind")
@@ -241,16 +281,25 @@ def _change(ref: str, field: str, old: Any, new: Any) -> Change:
 
 
 def explain(changes: Iterable[Change], decisions: Iterable[wire.Decision]) -> Iterator[Change]:
-    """Each change with the last decision about this very field, else with the first that changed the object."""
+    """Each change with the last decision about this very field, else with the first about the object.
+
+    An annotation that no decision is about is the hook's own bookkeeping.
+    """
     by_field: dict[tuple[str, str], wire.Decision] = {}
     by_object: dict[str, wire.Decision] = {}
     for decision in decisions:
+        by_field[str(decision.object), decision.field] = decision
         if decision.changes:
-            by_field[str(decision.object), decision.field] = decision
             by_object.setdefault(str(decision.object), decision)
     for change in changes:
-        decided = by_field.get((change.object, change.field)) or by_object.get(change.object)
-        yield replace(change, reason=str(decided.reason), why=decided.message) if decided else change
+        if decided := by_field.get((change.object, change.field)):
+            yield replace(change, reason=str(decided.reason), why=decided.message)
+        elif change.field.startswith("annotations."):
+            yield replace(change, reason="Recorded", why="the hook's own record")
+        elif decided := by_object.get(change.object):
+            yield replace(change, reason=str(decided.reason), why=decided.message)
+        else:
+            yield change
 
 
 def _ref(obj: JsonObject) -> wire.ObjectRef:
@@ -262,19 +311,21 @@ def _ref(obj: JsonObject) -> wire.ObjectRef:
 
 def render(plan: Plan, output: str) -> str:
     if output == "table":
-        return "\n".join([*_table(plan.changes), plan.summary])
+        return "\n".join([*_table(plan), plan.summary])
     document = {
         "changes": [asdict(change) for change in plan.changes],
+        "notes": [asdict(note) for note in plan.notes],
         "summary": {action: plan.count(action) for action in SYMBOLS},
     }
     return json.dumps(document, indent=2) if output == "json" else yaml.safe_dump(document, sort_keys=False).rstrip()
 
 
-def _table(changes: Sequence[Change]) -> Iterator[str]:
+def _table(plan: Plan) -> Iterator[str]:
     rows = [
         (SYMBOLS[change.action], change.object, _what(change), change.reason, _printable(change.why))
-        for change in changes
+        for change in plan.changes
     ]
+    rows += [("=", note.object, "(unchanged)", note.reason, _printable(note.why)) for note in plan.notes]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
     for row in rows:
         yield "  ".join([*(cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)), row[4]]).rstrip()
@@ -303,7 +354,7 @@ def _printable(text: str) -> str:
 
 
 def run(files: Sequence[str], output: str) -> int:
-    """0: nothing would change; 1: something would; above: an error. As `kubectl diff`."""
+    """As `kubectl diff`: 0 if nothing would change, 1 if something would, above on an error or an unusable spec."""
     try:
         plan = make_plan(read_objects(files), now=datetime.now(UTC))
     except CannotPlan as error:
@@ -312,4 +363,4 @@ def run(files: Sequence[str], output: str) -> int:
     for hint in plan.hints:
         print(f"plan: {hint}", file=sys.stderr)
     print(render(plan, output))
-    return 1 if plan.changes else 0
+    return (1 if plan.changes else 0) if plan.is_usable else 2

@@ -101,6 +101,8 @@ class InvalidRequest(ValueError):
 
 
 def parse(model: type[RequestT], body: bytes) -> RequestT:
+    if not body:
+        raise InvalidRequest("body: empty; send a request as JSON")
     try:
         request: RequestT = _decoder(model).decode(body)
     except msgspec.DecodeError as error:

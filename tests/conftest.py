@@ -9,9 +9,13 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.kube import KubeClient
+
+settings.register_profile("no deadline", deadline=None)  # no test depends on a time
+settings.load_profile("no deadline")
 
 BUILD = Path(__file__).resolve().parent.parent / "tools" / "controlplane" / "build.py"
 

@@ -142,7 +142,7 @@ def test_a_bug_is_500_without_details_and_its_traceback_goes_to_the_log(app: App
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        pytest.param(b"", "body: Input data was truncated", id="empty"),
+        pytest.param(b"", "body: empty; send a request as JSON", id="empty"),
         pytest.param(b"hello secret", "body: JSON is malformed: invalid character (byte 0)", id="not JSON"),
         pytest.param(b"[]", "body: Expected `object`, got `array`", id="a list"),
         pytest.param(b"{}", "object: Field required", id="no object"),
@@ -245,7 +245,32 @@ def test_a_complaint_about_a_spec_is_a_warning_the_first_time(app: App) -> None:
 
 def test_complaints_that_differ_every_time_do_not_fill_the_memory(app: App) -> None:
     endpoint = app.app.endpoints["/echo-back/sync"]
-    assert sum(endpoint.is_news(f"complaint {number}") for number in range(2 * MOST_COMPLAINTS)) == MOST_COMPLAINTS
+    assert all(endpoint.is_news(f"complaint {number}") for number in range(2 * MOST_COMPLAINTS))
+    assert len(endpoint.complaints) == MOST_COMPLAINTS
+
+
+def test_a_refused_request_is_a_warning_the_first_time(app: App) -> None:
+    for _ in range(2):
+        app.post("/echo-back/sync", {"mode": 3})
+    [line] = app.lines()
+    assert (line["level"], line["status"], line["why"]) == ("warning", 422, "mode: Expected `str`, got `int`")
+
+
+def test_a_body_nested_too_deeply_to_be_answered_is_refused() -> None:
+    app = App(max_body_bytes=100_000)
+    deep = {"a": 1}
+    for _ in range(490):
+        deep = {"a": deep}  # type: ignore[dict-item]  # nested on purpose
+    lists_events = {"spec": {"attachments": [{"apiVersion": "v1", "resource": "events"}]}}
+    request = {"controller": lists_events, "object": node(), "attachments": {"Event.v1": {"default/e": deep}}}
+    assert app.post("/node-labeler/sync", request).status_code in (200, 422)
+    assert len(app.log.getvalue()) < 1000
+
+
+def test_a_traceback_in_the_log_holds_nothing_of_the_request(app: App) -> None:
+    app.post("/echo-back/sync", {"mode": "bug", "password": "hunter2"})
+    assert "ZeroDivisionError" in app.log.getvalue()
+    assert "hunter2" not in app.log.getvalue()
 
 
 def test_debug_logs_decisions_that_change_nothing_too() -> None:

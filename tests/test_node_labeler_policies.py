@@ -3,7 +3,7 @@
 import pytest
 
 from hooks import wire
-from hooks.kube.metadata import annotations_of, compact_json, labels_of
+from hooks.kube.metadata import JsonObject, annotations_of, compact_json, labels_of
 from hooks.node_labeler import CONFLICTS, LONGEST_CONFLICTS, OWNED, RESYNC_SECONDS, SyncRequest, sync
 from tests.builders import node, policy
 from tests.labelling import (
@@ -157,7 +157,7 @@ def test_a_circular_selector_is_told_and_nothing_is_removed_on_its_account() -> 
     assert said(outcome) == [
         ("InvalidSpec", "policy p, rule 1: match.nodeSelector: selects by gpu, which a policy writes"),
         ("Kept", "label gpu=yes kept: somebody else set it, and policy q, rule 1, which wants 'maybe', says Keep"),
-        ("ChangeHeld", "label tier=1 stays, though policy p, rule 2 wants '2': policy p, rule 1 cannot be used"),
+        ("RemovalHeld", "label tier=1 stays: policy p, rule 1 cannot be used"),
     ]
 
 
@@ -251,3 +251,25 @@ def test_a_policy_that_is_none_holds_removals(odd: object) -> None:
 
     assert answer(outcome) == UNCHANGED
     assert reasons(outcome) == ["InvalidSpec", "RemovalHeld"]
+
+
+def test_a_rule_whose_values_cannot_be_used_keeps_its_nodes_from_the_catch_all() -> None:
+    """`${2}` passes the CRD, which cannot count groups. Production Nodes must not become `other` for it."""
+    rules: list[JsonObject] = [
+        {"match": {"nameMatches": "(.*)-prod-.*"}, "labels": {"env": "prod${2}"}},
+        {"match": {"nodeSelector": {}}, "labels": {"env": "other"}},
+    ]
+    environment = policy(name="environment", rules=rules)
+
+    assert answer(ask(node(name="x-prod-1", labels={}), [environment])) == UNCHANGED
+    assert answer(ask(node(name="x-test-1", labels={}), [environment]))["labels"] == {"env": "other"}
+
+
+def test_a_value_that_a_node_cannot_have_wins_over_nobody() -> None:
+    p = policy(name="p", priority=5, rules=[{"match": {"nameMatches": "(.*)1"}, "labels": {"env": "${1}"}}])
+    q = policy(name="q", rules=[rule({"env": "ok"})])
+
+    outcome = ask(node(name="x-prod-1", labels={}), [p, q])
+
+    assert answer(outcome) == UNCHANGED
+    assert [reason for reason, _ in said(outcome)] == ["InvalidSpec"]

@@ -14,7 +14,7 @@ from hooks.__main__ import main
 from hooks.kube.cluster import Snapshot
 from hooks.kube.merge import LAST_APPLIED
 from hooks.kube.metadata import JsonObject
-from hooks.plan import CannotPlan, Change, Plan, compare, make_plan, read_objects, render, run
+from hooks.plan import CannotPlan, Change, Note, Plan, compare, make_plan, read_objects, render, run
 from tests.builders import node, policy
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "cluster.yaml"
@@ -67,14 +67,20 @@ def test_the_example_says_what_changes_and_why(capsys: pytest.CaptureFixture[str
         "+ Node/rke2-prod-compute-x7k2p label workload-type=compute "
         "Labeled label workload-type=compute added: policy workload-type, rule 2"
     )
+    assert lines[7] == (
+        "= Node/rke2-prod-general-m4w9z (unchanged) Kept label workload-type=build kept: somebody else set it, "
+        "and policy workload-type, rule 1, which wants 'general', says Keep"
+    )
     assert lines[-1] == "Plan: 4 to add, 1 to change, 2 to delete"
-    assert len(lines) == 8
+    assert len(lines) == 10
     assert err == ""
 
 
 def test_the_columns_of_the_table_are_aligned(plan: Run) -> None:
     lines = plan(dump(policy(), node(name="a-compute-1"), node(name="much-longer-general-name")))[1].splitlines()
-    assert len({line.index("Labeled") for line in lines[:-1]}) == 1
+    assert (
+        len({line.index(word) for line in lines[:-1] for word in ("Labeled", "Recorded") if f" {word} " in line}) == 1
+    )
     assert not any(line.endswith(" ") for line in lines)
 
 
@@ -90,7 +96,8 @@ def test_json_and_yaml_say_the_same_as_the_table(capsys: pytest.CaptureFixture[s
     from_json, from_yaml, table = _documents(capsys)
     assert from_json == from_yaml
     changes = [Change(**change) for change in from_json["changes"]]
-    assert render(Plan(changes), "table") + "\n" == table
+    notes = [Note(**note) for note in from_json["notes"]]
+    assert render(Plan(changes, notes), "table") + "\n" == table
     assert from_json["summary"] == {"add": 4, "change": 1, "delete": 2}
     assert from_json["changes"][2] == {
         "action": "change",
@@ -284,11 +291,26 @@ def test_an_object_that_a_hook_refuses_is_named(plan: Run) -> None:
             id="Nodes without a policy",
         ),
         pytest.param(dump(policy()), "the input holds no object that a hook looks after (Node)", id="only policies"),
-        pytest.param("", "the input holds no object that a hook looks after (Node)", id="nothing at all"),
     ],
 )
 def test_a_hint_says_why_nothing_happens(plan: Run, content: str, hint: str) -> None:
     assert plan(content) == (0, f"{NOTHING}\n", f"plan: {hint}\n")
+
+
+def test_no_objects_at_all_are_an_error(plan: Run) -> None:
+    """`kubectl get … | plan` without a cluster must not look like a cluster without changes."""
+    assert plan("") == (2, "", "plan: the input holds no objects\n")
+
+
+def test_a_policy_that_cannot_be_used_is_told_once_and_is_an_error(plan: Run) -> None:
+    broken = policy(name="broken", rules=[{"match": {"nameContains": "x"}, "labels": {"a": "${2}"}}])
+    code, out, _ = plan(dump(broken, node(name="a"), node(name="b", uid="2")))
+    assert code == 2
+    assert out.count("InvalidSpec  policy broken, rule 1: labels.a: ${2} is not a group of match.nameMatches") == 1
+
+
+def test_a_bare_list_is_read(plan: Run) -> None:
+    assert plan(json.dumps([policy(), node(name="a-compute-1")]))[0] == 1
 
 
 def test_there_is_no_hint_if_nothing_needs_to_change(plan: Run) -> None:

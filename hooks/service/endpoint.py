@@ -16,7 +16,7 @@ from hooks.service.metrics import Metrics
 Clock = Callable[[], datetime]
 Action = Literal["sync", "customize"]
 MOST_COMPLAINTS = 1000
-"""How many different complaints about specs are logged as warnings; beyond that, they are debug lines only."""
+"""How many different complaints are remembered as said; the oldest is forgotten first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +74,11 @@ class HookEndpoint:
     logger: Logger
     clock: Clock
     max_body_bytes: int
-    complaints: set[str] = field(default_factory=set)
+    complaints: dict[str, None] = field(default_factory=dict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":
-            await Answer(405, "", b"send a POST request").send(send)
+            await Answer(405, "", b"send a POST request; GET / shows how").send(send)
             return
         try:
             body = await read_body(scope, receive, self.max_body_bytes)
@@ -86,7 +86,7 @@ class HookEndpoint:
             return
         except BodyTooLarge:
             began = time.perf_counter()
-            answer = Answer(413, "too_large", b"body: larger than %d bytes" % self.max_body_bytes)
+            answer = self.refusal(413, "too_large", f"body: larger than {self.max_body_bytes} bytes")
         else:
             began = time.perf_counter()
             answer = self.answer(body)
@@ -97,8 +97,11 @@ class HookEndpoint:
         try:
             outcome = self.hook.answer(self.action, body, now=self.clock())
             encoded = wire.encode(outcome.response)
+            self.record(outcome)
         except wire.InvalidRequest as error:
-            return Answer(422, "invalid", str(error).encode())
+            return self.refusal(422, "invalid", str(error))
+        except RecursionError:
+            return self.refusal(422, "invalid", "body: nested too deeply")
         except wire.RetryLater as later:
             self.logger.info("asked to retry later", hook=self.hook.label, why=str(later), seconds=later.seconds)
             return Answer(429, "retry_later", str(later).encode(), retry_after=later.seconds)
@@ -106,7 +109,6 @@ class HookEndpoint:
             # Metacontroller copies the body into an Event on the user's object: the details belong in the log alone.
             self.logger.exception("hook failed", hook=self.hook.label, action=self.action)
             return Answer(500, "error", b"internal error")
-        self.record(outcome)
         return Answer(200, "ok", encoded, content_type=b"application/json")
 
     def record(self, outcome: wire.Outcome) -> None:
@@ -123,11 +125,18 @@ class HookEndpoint:
                 why=decision.message,
             )
 
+    def refusal(self, status: int, result: str, why: str) -> Answer:
+        log = self.logger.warning if self.is_news(why) else self.logger.debug
+        log("refused", hook=self.hook.label, action=self.action, status=status, why=why)
+        return Answer(status, result, why.encode())
+
     def is_news(self, complaint: str) -> bool:
-        """Every Node comes with the same wrong policy: say so once."""
-        if complaint in self.complaints or len(self.complaints) >= MOST_COMPLAINTS:
+        """Every Node comes with the same wrong policy, and every retry with the same wrong body: say so once."""
+        if complaint in self.complaints:
             return False
-        self.complaints.add(complaint)
+        if len(self.complaints) >= MOST_COMPLAINTS:
+            del self.complaints[next(iter(self.complaints))]
+        self.complaints[complaint] = None
         return True
 
 

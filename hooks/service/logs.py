@@ -10,6 +10,10 @@ from hooks.service.settings import Settings
 
 Logger = structlog.typing.FilteringBoundLogger
 
+# Without local variables: they hold the request, which belongs in no log.
+TRACEBACKS = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=20)
+)
 STAMP: list[Any] = [structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso", utc=True)]
 
 
@@ -44,4 +48,4 @@ def renderer(settings: Settings, target: TextIO) -> list[Any]:
     on_terminal = target.isatty()
     if settings.log_format == "text" or (settings.log_format == "auto" and on_terminal):
         return [structlog.dev.ConsoleRenderer(colors=on_terminal, sort_keys=False)]
-    return [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    return [TRACEBACKS, structlog.processors.JSONRenderer()]

@@ -5,6 +5,7 @@ Both act as the ServiceAccount that we deploy for Metacontroller: a permission t
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
@@ -205,7 +206,8 @@ class RealMetacontroller:
         for _ in range(2):
             enough = syncs() + parents
             self.restart()
-            eventually(partial(_reached, syncs, enough), what="all parents to be synced")
+            eventually(partial(_reached, syncs, enough), what="all parents to be synced", seconds=120)
+            time.sleep(0.5)  # it writes after it was answered: give a write that should not come the time to come
         written = _written(self._control_plane.writes_since(mark, USER))
         return [record for record in written if record.resource != "events"]  # it reports its own start
 

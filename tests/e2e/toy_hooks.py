@@ -101,6 +101,7 @@ class ToyHooks:
     def __init__(self) -> None:
         self.requests: dict[tuple[str, str, str], JsonObject] = {}
         self.syncs = 0
+        self._lock = threading.Lock()
         toys = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -109,8 +110,9 @@ class ToyHooks:
             def do_POST(self) -> None:  # the name is http.server's
                 request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 parent = request.get("parent") or request["object"]
-                toys.syncs += self.path.endswith("/sync")
-                toys.requests[namespace_of(parent), self.path, name_of(parent)] = request
+                with toys._lock:
+                    toys.syncs += self.path.endswith("/sync")
+                    toys.requests[namespace_of(parent), self.path, name_of(parent)] = request
                 answer = json.dumps(ROUTES[self.path](request)).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(answer)))
@@ -124,7 +126,8 @@ class ToyHooks:
 
     def of(self, namespace: str) -> dict[tuple[str, str, str], JsonObject]:
         """The requests about parents in that namespace."""
-        return {key: request for key, request in self.requests.items() if key[0] == namespace}
+        with self._lock:
+            return {key: request for key, request in self.requests.items() if key[0] == namespace}
 
     @property
     def url(self) -> str:
