@@ -89,7 +89,8 @@ def serve(options: argparse.Namespace) -> int:
     try:
         listener = _listen(settings)
     except OSError as error:
-        print(f"serve: cannot listen on {settings.host}:{settings.port}: {error.strerror}", file=sys.stderr)
+        why = str(error.strerror).partition(" (while")[0]  # Python repeats the address
+        print(f"serve: cannot listen on {settings.host}:{settings.port}: {why}", file=sys.stderr)
         return 2
     _run(settings, listener)
     return 0
@@ -104,12 +105,14 @@ def _run(settings: Settings, listener: socket.socket) -> None:
     import uvicorn
 
     from hooks.app import HOOKS, create_app
-    from hooks.service.logs import take_over_standard_logging
+    from hooks.service.logs import make_logger, take_over_standard_logging
     from hooks.service.pages import invitation
 
     take_over_standard_logging(settings)
+    port = listener.getsockname()[1]
     if settings.log_format == "text":
-        print(invitation(HOOKS[0], f"localhost:{listener.getsockname()[1]}"), flush=True)
+        print(invitation(HOOKS[0], f"localhost:{port}"), flush=True)
+    make_logger(settings).info("listening", host=settings.host, port=port)
     config = uvicorn.Config(
         create_app(settings),
         timeout_keep_alive=settings.keep_alive_seconds,

@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from http.client import HTTPConnection
 from pathlib import Path
@@ -60,11 +61,32 @@ def test_logs_are_json_lines_including_those_of_uvicorn_and_no_access_log(server
     assert not [event for event in events if "/node-labeler/sync" in event["event"]]
 
 
+def test_a_port_in_use_is_one_line_and_exit_code_2() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-m", "hooks", "serve", "--host", "127.0.0.1", "--port", str(port)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"serve: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+def test_a_bad_setting_of_the_server_does_not_disturb_plan() -> None:
+    environment = {**os.environ, "METAHOOKS_PORT": "tcp://10.0.0.1:80"}
+    command = [sys.executable, "-m", "hooks", "plan", "-f", "examples/cluster.yaml"]
+    assert subprocess.run(command, env=environment, capture_output=True, timeout=60).returncode == 1
+
+
+def test_plan_ends_quietly_when_its_reader_has_seen_enough() -> None:
+    command = f"{sys.executable} -m hooks plan -f examples/cluster.yaml | head -1"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+
+
 @pytest.mark.skipif(not (shutil.which("make") and shutil.which("curl")), reason="needs make and curl")
 def test_make_run_prints_three_commands_that_work_as_pasted(tmp_path: Path) -> None:
     port = free_port()
     with Process(["make", "--no-print-directory", "run", f"PORT={port}"], log=tmp_path / "make.log") as process:
-        process.wait_until(lambda: "Uvicorn running" in process.log.read_text(), seconds=120)
+        process.wait_until(lambda: "startup complete" in process.log.read_text(), seconds=120)
         lines = process.log.read_text().splitlines()
         ask, again, count = (line for line in lines if line.startswith("  curl"))
         assert json.loads(_paste(ask))["labels"] == {"workload-type": "compute"}
