@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
 
 import httpx
 import uvloop
@@ -23,8 +25,7 @@ class Server:
     pid: int
 
     def cpu_seconds(self) -> float:
-        with open(f"/proc/{self.pid}/stat") as stat:  # noqa: PTH123
-            fields = stat.read().rpartition(")")[2].split()
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
@@ -69,8 +70,8 @@ class Client(asyncio.Protocol):
         self.request, self.done, self.answers, self.left, self.failed = request, done, 0, 0, 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-        transport.write(self.request)  # type: ignore[attr-defined]  # a TCP transport writes
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.write(self.request)
 
     def data_received(self, data: bytes) -> None:
         if self.left == 0:
@@ -83,7 +84,7 @@ class Client(asyncio.Protocol):
         if self.left == 0:
             self.answers += 1
             if not self.done.is_set():
-                self.transport.write(self.request)  # type: ignore[attr-defined]
+                self.transport.write(self.request)
 
 
 @dataclass(frozen=True)

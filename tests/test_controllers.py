@@ -5,7 +5,7 @@ import pytest
 from hooks.controllers import Controller, read_controllers
 from hooks.kube.cluster import Kinds, UnknownKind
 from hooks.kube.metadata import JsonObject
-from hooks.plan import read_manifests
+from hooks.manifests import read_manifests
 
 KINDS = Kinds.of(read_manifests("deploy/crds"))
 CHILD = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}

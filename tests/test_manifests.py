@@ -10,7 +10,7 @@ from hooks.app import ACTIONS, HOOKS
 from hooks.controllers import read_controllers
 from hooks.kube.cluster import Kinds
 from hooks.kube.metadata import JsonObject, name_of
-from hooks.plan import read_manifests
+from hooks.manifests import read_manifests
 
 ROOT = Path(__file__).resolve().parent.parent
 CONTROLLERS = read_manifests("metacontroller")

@@ -14,7 +14,8 @@ from hooks.__main__ import main
 from hooks.kube.cluster import Snapshot
 from hooks.kube.merge import LAST_APPLIED
 from hooks.kube.metadata import JsonObject
-from hooks.plan import CannotPlan, Change, Note, Plan, compare, make_plan, read_objects, render, run
+from hooks.manifests import read_objects
+from hooks.plan import CannotPlan, Change, Note, Plan, compare, make_plan, render, run
 from tests.builders import node, policy
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "cluster.yaml"

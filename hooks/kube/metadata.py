@@ -70,11 +70,6 @@ def is_deleting(obj: object) -> bool:
     return bool(_metadata(obj).get("deletionTimestamp"))
 
 
-def api_group(api_version: str) -> str:
-    """`apps` of apps/v1; the core group is empty."""
-    return api_version.rpartition("/")[0]
-
-
 def group_key(api_version: str, kind: str) -> str:
     """How Metacontroller keys a group of objects: Deployment.apps/v1, Pod.v1."""
     return f"{kind}.{api_version}"
