@@ -3,7 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PORT ?= 8080
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
+# Not quiet: the lines that pip prints are the progress of a step that takes up to a minute.
+PIP := $(BIN)/python -m pip install --progress-bar off --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check lint coverage e2e bench format lock clean controlplane

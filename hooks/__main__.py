@@ -13,18 +13,20 @@ from hooks.service.settings import PREFIX, Settings
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
-    if options.command == "plan":
-        from hooks import plan  # here, because `--help` should not wait for the server's libraries
+    return plan(options) if options.command == "plan" else serve(options)
 
-        try:
-            return plan.run(options.filename or ["-"], options.output)
-        except BrokenPipeError:  # the reader, such as `head`, has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 1
-        except Exception:
-            traceback.print_exc()
-            return 3  # not Python's own 1, which would say that something would change
-    return serve(options)
+
+def plan(options: argparse.Namespace) -> int:
+    from hooks.plan import run  # here, because `--help` should not wait for the server's libraries
+
+    try:
+        return run(options.filename or ["-"], options.output)
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 3
+    except Exception:
+        traceback.print_exc()
+        return 3  # not Python's own 1, which would say that something would change
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -265,5 +265,5 @@ def run(files: Sequence[str], output: str) -> int:
         return 2
     for hint in plan.hints:
         print(f"plan: {hint}", file=sys.stderr)
-    print(render(plan, output))
+    print(render(plan, output), flush=True)
     return (1 if plan.changes else 0) if plan.is_usable else 2

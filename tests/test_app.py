@@ -64,7 +64,7 @@ class App:
 
     def __init__(self, **settings: object) -> None:
         self.registry, self.log = CollectorRegistry(), io.StringIO()
-        given = Settings(**{"max_body_bytes": LIMIT, "log_format": "json", **settings})  # type: ignore[arg-type]
+        given = Settings(**{"max_body_bytes": LIMIT, "log_format": "json", **settings})  # type: ignore[arg-type]  # Settings checks them
         self.app = create_app(
             given,
             hooks=[*HOOKS, ECHO],
@@ -77,7 +77,7 @@ class App:
         async def ask() -> httpx.Response:
             transport = httpx.ASGITransport(app=self.app)
             async with httpx.AsyncClient(transport=transport, base_url="http://hooks") as client:
-                return await client.request(method, path, **options)  # type: ignore[arg-type]
+                return await client.request(method, path, **options)  # type: ignore[arg-type]  # as httpx takes them
 
         return asyncio.run(ask())
 
@@ -256,15 +256,17 @@ def test_a_refused_request_is_a_warning_the_first_time(app: App) -> None:
     assert (line["level"], line["status"], line["why"]) == ("warning", 422, "mode: Expected `str`, got `int`")
 
 
-def test_a_body_nested_too_deeply_to_be_answered_is_refused() -> None:
+@pytest.mark.parametrize("depth", [490, 900, 5000])
+def test_a_nested_event_is_returned_or_refused_but_no_bug(depth: int) -> None:
+    """Reading it may work where writing it again does not: how deep that is depends on the version of Python."""
     app = App(max_body_bytes=100_000)
-    deep = {"a": 1}
-    for _ in range(490):
-        deep = {"a": deep}  # type: ignore[dict-item]  # nested on purpose
     lists_events = {"spec": {"attachments": [{"apiVersion": "v1", "resource": "events"}]}}
-    request = {"controller": lists_events, "object": node(), "attachments": {"Event.v1": {"default/e": deep}}}
-    assert app.post("/node-labeler/sync", request).status_code in (200, 422)
-    assert len(app.log.getvalue()) < 1000
+    request = {"controller": lists_events, "object": node(), "attachments": {"Event.v1": {"e": "NESTED"}}}
+    nested = '{"a":' * depth + "1" + "}" * depth
+    answer = app.post("/node-labeler/sync", json.dumps(request).replace('"NESTED"', nested).encode())
+    assert answer.status_code == 200 or (answer.status_code, answer.text) == (422, "body: nested too deeply")
+    assert depth < 5000 or answer.status_code == 422
+    assert "hook failed" not in app.log.getvalue()
 
 
 def test_a_traceback_in_the_log_holds_nothing_of_the_request(app: App) -> None:

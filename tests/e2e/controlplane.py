@@ -100,7 +100,7 @@ class ControlPlane:
         path.write_text(yaml.safe_dump(_kubeconfig(self.url, self.ca_file, token)))
         return path
 
-    def kubectl(self, *arguments: str, input: str | None = None, token: str | None = None) -> str:  # noqa: A002
+    def kubectl(self, *arguments: str, input: str | None = None, token: str | None = None) -> str:  # noqa: A002  # named as in subprocess.run
         """What kubectl prints, as the admin unless another token is given."""
         kubeconfig = self.kubeconfig(token or self.admin_token)
         done = subprocess.run(

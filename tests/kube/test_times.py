@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hooks.kube.times import InvalidTime, format_time, parse_time
 
 offsets = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
-times = st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 12, 31), timezones=offsets)  # noqa: DTZ001
+times = st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 12, 31), timezones=offsets)  # noqa: DTZ001  # hypothesis adds the zone
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_writes_utc_in_whole_seconds(now: datetime, expected: str) -> None:
 
 def test_refuses_a_time_without_a_zone() -> None:
     with pytest.raises(InvalidTime, match=r"^a time without a time zone has no place in Kubernetes$"):
-        format_time(datetime(2026, 1, 2))  # noqa: DTZ001
+        format_time(datetime(2026, 1, 2))  # noqa: DTZ001  # that is the mistake
 
 
 @pytest.mark.parametrize(
