@@ -6,9 +6,13 @@ import socket
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from hooks import __version__
 from hooks.service.settings import PREFIX, Settings
+
+if TYPE_CHECKING:
+    from hooks.service.tls import ServerCertificate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,7 +24,12 @@ def plan(options: argparse.Namespace) -> int:
     from hooks.plan import run  # here, because `--help` should not wait for the server's libraries
 
     try:
-        return run(options.filename or ["-"], options.output)
+        return run(
+            options.filename or ["-"],
+            options.output,
+            samples=options.samples or "",
+            prometheus=options.prometheus or "",
+        )
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 3
@@ -53,6 +62,7 @@ Exit code: 0 if nothing would change, 1 if something would, above 1 on an error 
 kubectl diff). Lines that start with = say why something is left as it is."""
 PLAN_EXAMPLES = """examples:
   python -m hooks plan -f examples/cluster.yaml
+  python -m hooks plan -f examples/volumes.yaml --samples examples/volumes.prom
   kubectl get nodes,nodelabelpolicies -o json | python -m hooks plan -f -"""
 
 
@@ -74,6 +84,11 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="YAML or JSON with objects, or - for standard input (the default); can be given more than once",
     )
+    usage = parser.add_mutually_exclusive_group()
+    usage.add_argument(
+        "--samples", metavar="FILE", help="how full volumes are: kubelet_volume_stats_* in Prometheus' text format"
+    )
+    usage.add_argument("--prometheus", metavar="URL", help="how full volumes are: ask this Prometheus")
     parser.add_argument("-o", "--output", choices=["table", "json", "yaml"], default="table", help="default: table")
 
 
@@ -89,13 +104,30 @@ def serve(options: argparse.Namespace) -> int:
             print(f"serve: {name} ({PREFIX}{name.upper()}): {fault['msg']}", file=sys.stderr)
         return 2
     try:
+        certificate = _certificate(settings)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        print(f"serve: cannot use the certificate and its key: {error}", file=sys.stderr)
+        return 2
+    try:
         listener = _listen(settings)
     except OSError as error:
         why = str(error.strerror).partition(" (while")[0]  # Python repeats the address
         print(f"serve: cannot listen on {settings.host}:{settings.port}: {why}", file=sys.stderr)
         return 2
-    _run(settings, listener)
+    _run(settings, listener, certificate)
     return 0
+
+
+def _certificate(settings: Settings) -> "ServerCertificate | None":
+    from hooks.service.logs import make_logger
+    from hooks.service.tls import ServerCertificate
+
+    certificate, key = settings.tls_certificate_file, settings.tls_key_file
+    if not certificate and not key:
+        return None
+    if not certificate or not key:
+        raise ValueError("give both tls-certificate-file and tls-key-file, or neither")
+    return ServerCertificate(certificate, key, make_logger(settings))
 
 
 def _listen(settings: Settings) -> socket.socket:
@@ -103,7 +135,7 @@ def _listen(settings: Settings) -> socket.socket:
     return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
 
 
-def _run(settings: Settings, listener: socket.socket) -> None:
+def _run(settings: Settings, listener: socket.socket, certificate: "ServerCertificate | None") -> None:
     import uvicorn
 
     from hooks.app import HOOKS, create_app
@@ -121,6 +153,7 @@ def _run(settings: Settings, listener: socket.socket) -> None:
         timeout_graceful_shutdown=settings.shutdown_seconds,
         access_log=settings.access_log,
         log_config=None,
+        ssl_context_factory=None if certificate is None else lambda *_: certificate.context,
     )
     uvicorn.Server(config).run(sockets=[listener])
 

@@ -3,7 +3,8 @@
 `uvicorn hooks.app:app` runs it; `python -m hooks serve` does so with the connection settings that Metacontroller needs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import cache
 from types import MappingProxyType
@@ -14,11 +15,12 @@ from prometheus_fastapi_instrumentator import Instrumentator
 from prometheus_fastapi_instrumentator import metrics as http_metrics
 from starlette.types import Receive, Scope, Send
 
-from hooks import __version__, node_labeler
-from hooks.service.endpoint import Action, Clock, Hook, HookEndpoint
+from hooks import __version__, examples, node_labeler, volume_admission, volume_autoscaler, volume_claim
+from hooks.service.endpoint import Ask, Clock, Hook, HookEndpoint
 from hooks.service.logs import Logger, make_logger
 from hooks.service.metrics import DURATION_BUCKETS, Metrics
 from hooks.service.pages import add_pages
+from hooks.service.prometheus import Prometheus
 from hooks.service.settings import Settings
 
 HOOKS: Sequence[Hook] = (
@@ -28,10 +30,27 @@ HOOKS: Sequence[Hook] = (
         request=node_labeler.SyncRequest,
         sync=node_labeler.sync,
         customize=node_labeler.customize,
-        example={"object": {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "rke2-prod-compute-x7k2p"}}},
+        example=examples.NODE,
+    ),
+    Hook(
+        name="volume-autoscaler",
+        what="Claims that grow by themselves: from the usage that Prometheus knows, up to a limit.",
+        request=volume_autoscaler.SyncRequest,
+        sync=volume_autoscaler.sync,
+        customize=volume_autoscaler.customize,
+        question=volume_autoscaler.question,
+        example=examples.AUTOSCALER,
+    ),
+    Hook(
+        name="volume-claim",
+        what="What a claim does for the volume autoscaler: it takes up the step that its VolumeExpansion asks for.",
+        request=volume_claim.SyncRequest,
+        sync=volume_claim.sync,
+        customize=volume_claim.customize,
+        admit=volume_admission.admit,
+        example=examples.CLAIM,
     ),
 )
-ACTIONS: Sequence[Action] = ("sync", "customize")
 
 
 class HookApp(FastAPI):
@@ -51,12 +70,25 @@ def create_app(
     registry: CollectorRegistry | None = None,
     clock: Clock = lambda: datetime.now(UTC),
     logger: Logger | None = None,
+    ask: Ask | None = None,
 ) -> HookApp:
     settings = settings or Settings()
     registry = registry or process_registry()
     metrics = Metrics(registry, __version__)
     logger = logger or make_logger(settings)
-    app = HookApp(title="Metahooks", version=__version__, description="Kubernetes controllers as pure functions.")
+    prometheus = Prometheus(settings, count=metrics.asked_backend, logger=logger)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await prometheus.aclose()
+
+    app = HookApp(
+        title="Metahooks",
+        version=__version__,
+        description="Kubernetes controllers as pure functions.",
+        lifespan=lifespan,
+    )
     app.endpoints = {
         f"/{hook.name}/{action}": HookEndpoint(
             hook=hook,
@@ -64,10 +96,11 @@ def create_app(
             metrics=metrics,
             logger=logger,
             clock=clock,
+            ask=ask or prometheus.ask,
             max_body_bytes=settings.max_body_bytes,
         )
         for hook in hooks
-        for action in ACTIONS
+        for action in hook.actions
     }
     add_pages(app, hooks)
     instrument(app, registry)

@@ -1,5 +1,6 @@
 """`python -m hooks plan`: what the hooks would change in a set of objects, and why, without a cluster."""
 
+import asyncio
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,14 +10,16 @@ from typing import Any
 
 import yaml
 
-from hooks import wire
+from hooks import volume_admission, wire
 from hooks.app import HOOKS
 from hooks.controllers import read_controllers
 from hooks.kube.cluster import Cluster, Kinds, Snapshot, UnknownKind
 from hooks.kube.metadata import JsonObject, annotations_of, compact_json, labels_of, name_of, namespace_of
 from hooks.manifests import Unreadable, read_manifests, read_objects
 from hooks.rehearsal import HookFailed, Rehearsal
-from hooks.service.endpoint import Action
+from hooks.samples import Unusable, ask_backend, ask_nobody, ask_samples
+from hooks.service.endpoint import Action, Ask
+from hooks.volumes import claims
 
 MOST_ROUNDS = 10
 """Hooks feed each other: what one writes, another reads. More rounds than the longest such chain."""
@@ -67,29 +70,53 @@ class Plan:
         return f"Plan: {self.count('add')} to add, {self.count('change')} to change, {self.count('delete')} to delete"
 
 
-def make_plan(objects: Sequence[JsonObject], *, now: datetime) -> Plan:
+def make_plan(objects: Sequence[JsonObject], *, now: datetime, ask: Ask = ask_nobody) -> Plan:
     """Lets the hooks act on the objects in memory until nothing changes any more, and compares before and after."""
     if not objects:
         raise CannotPlan("the input holds no objects")
     definitions = read_manifests("deploy/crds")
     kinds = Kinds.of(crd for crd in [*definitions, *objects] if crd.get("kind") == "CustomResourceDefinition")
-    cluster = Cluster(kinds, [obj for obj in objects if _is_known(kinds, obj)])
-    caller = Caller(now)
-    rehearsal = Rehearsal(read_controllers(read_manifests("metacontroller"), kinds), kinds, caller)
-    before = cluster.snapshot()
-    run_until_rest(rehearsal, cluster)
-    changes = explain(compare(before, cluster.snapshot()), caller.decisions)
-    return Plan([*changes], notes(caller.decisions), hints(rehearsal, caller))
+    cluster = Cluster(kinds, [obj for obj in objects if _is_known(kinds, obj)], admit=admit)
+    with asyncio.Runner() as runner:
+        caller = Caller(now, ask, runner)
+        rehearsal = Rehearsal(read_controllers(read_manifests("metacontroller"), kinds), kinds, caller)
+        before = cluster.snapshot()
+        run_until_rest(rehearsal, cluster)
+    changes = [*explain(compare(before, cluster.snapshot()), caller.decisions)]
+    return Plan(changes, notes(caller.decisions, changes), hints(rehearsal, caller))
 
 
-def notes(decisions: Iterable[wire.Decision]) -> Sequence[Note]:
-    """Each once, though the hooks are asked several times, and a complaint about a policy once for all Nodes."""
-    found = {
-        (decision.reason, decision.message): Note(str(decision.object), str(decision.reason), decision.message)
-        for decision in decisions
-        if not decision.changes
-    }
+def admit(old: JsonObject, new: JsonObject) -> JsonObject:
+    """What the admission policy for claims does in the API server."""
+    size = volume_admission.grown(old, new) if new["kind"] == claims.KIND else None
+    if size is not None:
+        new["spec"]["resources"]["requests"]["storage"] = size
+    return new
+
+
+def notes(decisions: Sequence[wire.Decision], changes: Iterable[Change]) -> Sequence[Note]:
+    """Decisions that change nothing, each once, though the hooks are asked several times.
+
+    Not those that a later decision overtook, nor those that already explain a changed status.
+    """
+    explained = {(change.object, change.field) for change in changes}
+    overtaken = {_subject(decision): number for number, decision in enumerate(decisions) if decision.changes}
+    found: dict[tuple[str, str, str], Note] = {}
+    for number, decision in enumerate(decisions):
+        is_told = (
+            _subject(decision) in explained and decision.reason != wire.INVALID_SPEC and decision.field == "status"
+        )
+        if decision.changes or is_told or number < overtaken.get(_subject(decision), 0):
+            continue
+        # What is wrong with a policy is said once, not for every Node.
+        about = "" if decision.reason == wire.INVALID_SPEC else str(decision.object)
+        note = Note(str(decision.object), str(decision.reason), decision.message)
+        found[about, note.reason, note.why] = note
     return list(found.values())
+
+
+def _subject(decision: wire.Decision) -> tuple[str, str]:
+    return str(decision.object), decision.field
 
 
 def run_until_rest(rehearsal: Rehearsal, cluster: Cluster) -> None:
@@ -106,11 +133,12 @@ def hints(rehearsal: Rehearsal, caller: "Caller") -> Sequence[str]:
     if not caller.related:
         kinds = sorted({rule.kind.kind for controller in rehearsal.controllers for rule in controller.parents})
         return [f"the input holds no object that a hook looks after ({', '.join(kinds)})"]
+    own = {rule.kind.group_key for controller in rehearsal.controllers for rule in controller.children}
     return [
         f"the input holds no {group.partition('.')[0]}: {name} decides by them, so include them in the dump"
         for name, groups in caller.related.items()
         for group, is_present in groups.items()
-        if not is_present
+        if not is_present and group not in own  # what the hooks write themselves may well be absent
     ]
 
 
@@ -125,8 +153,8 @@ def _is_known(kinds: Kinds, obj: JsonObject) -> bool:
 class Caller:
     """Calls the hooks in this process and remembers what they decided."""
 
-    def __init__(self, now: datetime) -> None:
-        self.now = now
+    def __init__(self, now: datetime, ask: Ask, runner: asyncio.Runner) -> None:
+        self.now, self.ask, self.runner = now, ask, runner
         self.decisions: list[wire.Decision] = []
         self.related: dict[str, dict[str, bool]] = {}
         """For each hook that was asked, the kinds that its objects relate to, and whether there were any."""
@@ -138,7 +166,8 @@ class Caller:
         if name not in self._hooks:
             raise HookFailed(f"a controller asks {path}, but there is no hook {name}")
         try:
-            outcome = self._hooks[name].answer(wanted, json.dumps(body).encode(), now=self.now)
+            answering = self._hooks[name].answer(wanted, json.dumps(body).encode(), now=self.now, ask=self.ask)
+            outcome = self.runner.run(answering)
         except (wire.InvalidRequest, wire.RetryLater) as error:
             raise HookFailed(str(error)) from error
         self.decisions.extend(outcome.decisions)
@@ -169,7 +198,20 @@ def _differences(ref: str, old: JsonObject, new: JsonObject) -> Iterator[Change]
     yield from _changed_strings(ref, "annotations", annotations_of(old), annotations_of(new))
     for field in sorted((old.keys() | new.keys()) - {"apiVersion", "kind", "metadata"}):
         if compact_json(old.get(field)) != compact_json(new.get(field)):
-            yield _change(ref, field, old.get(field), new.get(field))
+            yield _change(ref, *_narrowed(field, old.get(field), new.get(field)))
+
+
+def _narrowed(field: str, old: Any, new: Any) -> tuple[str, Any, Any]:
+    """The innermost field that holds all of the difference: spec.resources.requests.storage rather than spec.
+
+    A status is one report: it stays whole.
+    """
+    if field == "status" or not isinstance(old, dict) or not isinstance(new, dict):
+        return field, old, new
+    differing = [key for key in old.keys() | new.keys() if compact_json(old.get(key)) != compact_json(new.get(key))]
+    if len(differing) != 1:
+        return field, old, new
+    return _narrowed(f"{field}.{differing[0]}", old.get(differing[0]), new.get(differing[0]))
 
 
 def _changed_strings(ref: str, part: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:
@@ -238,7 +280,7 @@ def _what(change: Change) -> str:
     if not change.field:
         return "(whole object)"
     part, _, key = change.field.partition(".")
-    name = f"{part.removesuffix('s')} {key}" if key else part
+    name = f"{part.removesuffix('s')} {key}" if part in ("labels", "annotations") else change.field
     if change.action == "add":
         return f"{name}={_short(change.after)}"
     if change.action == "delete":
@@ -256,11 +298,12 @@ def _printable(text: str) -> str:
     return text if text.isprintable() else json.dumps(text)[1:-1]
 
 
-def run(files: Sequence[str], output: str) -> int:
+def run(files: Sequence[str], output: str, *, samples: str = "", prometheus: str = "") -> int:
     """As `kubectl diff`: 0 if nothing would change, 1 if something would, above on an error or an unusable spec."""
     try:
-        plan = make_plan(read_objects(files), now=datetime.now(UTC))
-    except (CannotPlan, Unreadable) as error:
+        ask = ask_samples(samples) if samples else ask_backend(prometheus) if prometheus else ask_nobody
+        plan = make_plan(read_objects(files), now=datetime.now(UTC), ask=ask)
+    except (CannotPlan, Unreadable, Unusable) as error:
         print(f"plan: {error}", file=sys.stderr)
         return 2
     for hint in plan.hints:

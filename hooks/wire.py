@@ -263,12 +263,25 @@ class Measurement:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Gauges:
+    """All that a hook last saw of one object, in place of what it saw before.
+
+    Several servers share the work: what is not seen again in time was seen by another one since, or is gone.
+    """
+
+    source: str
+    lasts_seconds: float
+    values: Sequence[Measurement]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
     """All that one request led to."""
 
     response: Response
     decisions: Sequence[Decision] = ()
     measurements: Sequence[Measurement] = ()
+    gauges: Gauges | None = None
 
 
 def keep(child: Mapping[str, Any]) -> JsonObject:

@@ -19,7 +19,9 @@ from hooks.service.endpoint import MOST_COMPLAINTS, Hook
 from hooks.service.logs import make_logger
 from hooks.service.pages import invitation
 from hooks.service.settings import Settings
+from hooks.volumes.usage import Question, Usages
 from tests.builders import node, policy
+from tests.volumes import autoscaler_request, expansion, usages
 
 DATA = Path(__file__).parent / "data"
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -71,7 +73,13 @@ class App:
             registry=self.registry,
             clock=lambda: NOW,
             logger=make_logger(given, self.log),
+            ask=self.ask,
         )
+        self.questions: list[Question] = []
+
+    async def ask(self, question: Question) -> Usages:
+        self.questions.append(question)
+        return usages()
 
     def call(self, method: str, path: str, **options: object) -> httpx.Response:
         async def ask() -> httpx.Response:
@@ -370,12 +378,60 @@ METRICS = [  # name, type, labels, help
     ),
     ("node_labeler_errors", "counter", "", "Syncs of Nodes that were answered with an error."),
     ("node_labeler_labels_applied", "counter", "", "Labels that an answer added to a Node."),
+    ("volume_autoscaler_backend_duration_seconds", "histogram", "", "Time that a request to the metrics backend took."),
+    (
+        "volume_autoscaler_backend_requests",
+        "counter",
+        "code",
+        "Requests to the metrics backend, by HTTP status, or timeout, or error.",
+    ),
+    (
+        "volume_autoscaler_claims",
+        "gauge",
+        "namespace reason volumeautoscaler",
+        "Claims by what was last decided about them. Replicas share the work: take the maximum over them, then sum.",
+    ),
+    (
+        "volume_autoscaler_poll_errors",
+        "counter",
+        "namespace reason volumeautoscaler",
+        "What went wrong in polls: resolve_pvcs (the target cannot be used, or the named claim is missing), "
+        "prometheus_query (claims whose usage is not known), patch_pvc (steps that were found refused).",
+    ),
+    (
+        "volume_autoscaler_pvc_usage_percent",
+        "gauge",
+        "namespace pvc volumeautoscaler",
+        "How full a claim's file system is.",
+    ),
+    (
+        "volume_autoscaler_reconcile_duration_seconds",
+        "histogram",
+        "",
+        "Time that a sync of a VolumeAutoscaler took, the question to Prometheus included.",
+    ),
+    (
+        "volume_autoscaler_scale_events",
+        "counter",
+        "namespace pvc volumeautoscaler",
+        "Steps that were decided; a step that takes the place of one that came to nothing is not counted.",
+    ),
+    (
+        "volume_autoscaler_stuck_seconds",
+        "gauge",
+        "namespace pvc volumeautoscaler",
+        "For how long a claim has been asked to grow without effect; absent if it is not.",
+    ),
 ]
 
 
 def test_metric_names_types_labels_and_help_are_promises(app: App) -> None:
     app.post("/node-labeler/sync", {"object": node(name="a-compute-1")})
     app.call("GET", "/healthz")  # the instrumentator counts what is not a hook
+    next(iter(app.app.endpoints.values())).metrics.asked_backend("200", 0.1)
+    late = expansion(from_size="10Gi", size="12Gi", requested_at="2026-01-02T03:03:05Z", count=1)
+    for own in ([expansion()], [late]):
+        app.post("/volume-autoscaler/sync", autoscaler_request(own=own))
     found = [
         (
             family.name,

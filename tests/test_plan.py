@@ -291,7 +291,11 @@ def test_an_object_that_a_hook_refuses_is_named(plan: Run) -> None:
             "the input holds no NodeLabelPolicy: node-labeler decides by them, so include them in the dump",
             id="Nodes without a policy",
         ),
-        pytest.param(dump(policy()), "the input holds no object that a hook looks after (Node)", id="only policies"),
+        pytest.param(
+            dump(policy()),
+            "the input holds no object that a hook looks after (Node, PersistentVolumeClaim, VolumeAutoscaler)",
+            id="only policies",
+        ),
     ],
 )
 def test_a_hint_says_why_nothing_happens(plan: Run, content: str, hint: str) -> None:
@@ -353,7 +357,19 @@ def toy(name: str = "t", *, annotations: dict[str, str] | None = None, **fields:
         pytest.param([toy()], [], "-  Toy/ns/t  (whole object)", id="a deleted object"),
         pytest.param([toy()], [toy(spec={"a": 1})], '+  Toy/ns/t  spec={"a":1}', id="a new field"),
         pytest.param(
-            [toy(data={"a": 1})], [toy(data={"a": 2})], '~  Toy/ns/t  data: {"a":1} -> {"a":2}', id="any field"
+            [toy(data={"a": 1, "b": 2})],
+            [toy(data={"a": 2, "b": 1})],
+            '~  Toy/ns/t  data: {"a":1,"b":2} -> {"a":2,"b":1}',
+            id="any field",
+        ),
+        pytest.param(
+            [toy(data={"a": {"b": 1}, "c": 3})],
+            [toy(data={"a": {"b": 2}, "c": 3})],
+            "~  Toy/ns/t  data.a.b: 1 -> 2",
+            id="a field in a field",
+        ),
+        pytest.param(
+            [toy(status={"a": 1})], [toy(status={"a": 2})], '~  Toy/ns/t  status: {"a":1} -> {"a":2}', id="a status"
         ),
         pytest.param([toy(status={})], [toy()], "-  Toy/ns/t  status (was {})", id="a field that goes"),
         pytest.param(

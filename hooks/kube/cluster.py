@@ -6,7 +6,7 @@ whatever the finalizers.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,11 +133,22 @@ _GONE_WHEN_EMPTY = ("labels", "annotations", "ownerReferences", "finalizers")
 """A controller that returns one of these empty sees it absent, and writes it again and again."""
 
 
+Admission = Callable[[JsonObject, JsonObject], JsonObject]
+"""Gets the stored object and the one of an update, and returns what to store: what admission policies may change."""
+
+
 class Cluster:
     """Objects that can be written. What it hands out and takes in are copies."""
 
-    def __init__(self, kinds: Kinds, objects: Iterable[JsonObject] = (), *, now: str = "2026-01-01T00:00:00Z") -> None:
-        self.kinds, self.now = kinds, now
+    def __init__(
+        self,
+        kinds: Kinds,
+        objects: Iterable[JsonObject] = (),
+        *,
+        now: str = "2026-01-01T00:00:00Z",
+        admit: Admission = lambda old, new: new,
+    ) -> None:
+        self.kinds, self.now, self.admit = kinds, now, admit
         self._objects: dict[str, dict[str, JsonObject]] = {}
         self._version = 0
         for obj in objects:
@@ -178,7 +189,7 @@ class Cluster:
             _copy_field(name, stored["metadata"], new["metadata"])
         if self.kinds.of_object(obj).has_status:
             _copy_field("status", stored, new)
-        return self._store(new, stored)
+        return self._store(self.admit(_copy(stored), new), stored)
 
     def update_status(self, obj: JsonObject) -> JsonObject:
         stored = self._current(obj)

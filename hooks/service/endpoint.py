@@ -1,7 +1,7 @@
 """A hook behind HTTP: the one place where outcomes become status codes, metrics and log lines."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
@@ -12,9 +12,13 @@ from hooks import wire
 from hooks.kube.metadata import JsonObject
 from hooks.service.logs import Logger
 from hooks.service.metrics import Metrics
+from hooks.volume_admission import AdmissionReview
+from hooks.volumes.usage import Question, Unavailable, Usages
 
 Clock = Callable[[], datetime]
-Action = Literal["sync", "customize"]
+Action = Literal["sync", "customize", "admit"]
+Ask = Callable[[Question], Awaitable[Usages | Unavailable]]
+"""How full volumes are, from outside."""
 MOST_COMPLAINTS = 1000
 """How many different complaints are remembered as said; the oldest is forgotten first."""
 
@@ -29,16 +33,30 @@ class Hook:
     sync: Callable[..., wire.Outcome]
     customize: Callable[..., wire.Outcome]
     example: JsonObject
+    question: Callable[..., Question | None] | None = None
+    """What `sync` must know from outside, if anything; it gets the answer as `usage`."""
+    admit: Callable[[AdmissionReview], wire.Outcome] | None = None
+    """`POST /<name>/admit`: what the API server asks before it stores an object."""
+
+    @property
+    def actions(self) -> Sequence[Action]:
+        return ("sync", "customize", "admit") if self.admit else ("sync", "customize")
 
     @property
     def label(self) -> str:
         """The hook's name in metrics and logs."""
         return self.name.replace("-", "_")
 
-    def answer(self, action: Action, body: bytes, *, now: datetime) -> wire.Outcome:
+    async def answer(self, action: Action, body: bytes, *, now: datetime, ask: Ask) -> wire.Outcome:
         if action == "customize":
             return self.customize(wire.parse(wire.CustomizeRequest, body))
-        return self.sync(wire.parse(self.request, body), now=now)
+        if action == "admit" and self.admit:
+            return self.admit(wire.parse(AdmissionReview, body))
+        request = wire.parse(self.request, body)
+        if self.question is None:
+            return self.sync(request, now=now)
+        question = self.question(request, now=now)
+        return self.sync(request, now=now, usage=await ask(question) if question else None)
 
 
 class BodyTooLarge(Exception):
@@ -73,6 +91,7 @@ class HookEndpoint:
     metrics: Metrics
     logger: Logger
     clock: Clock
+    ask: Ask
     max_body_bytes: int
     complaints: dict[str, None] = field(default_factory=dict)
 
@@ -89,13 +108,13 @@ class HookEndpoint:
             answer = self.refusal(413, "too_large", f"body: larger than {self.max_body_bytes} bytes")
         else:
             began = time.perf_counter()
-            answer = self.answer(body)
+            answer = await self.answer(body)
         self.metrics.answered(self.hook.label, self.action, answer.result, time.perf_counter() - began)
         await answer.send(send)
 
-    def answer(self, body: bytes) -> Answer:
+    async def answer(self, body: bytes) -> Answer:
         try:
-            outcome = self.hook.answer(self.action, body, now=self.clock())
+            outcome = await self.hook.answer(self.action, body, now=self.clock(), ask=self.ask)
             encoded = wire.encode(outcome.response)
             self.record(outcome)
         except wire.InvalidRequest as error:

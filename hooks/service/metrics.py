@@ -3,9 +3,12 @@
 Names that the operators before us used are kept, so that dashboards and alerts go on working.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from hooks import wire
 
@@ -16,7 +19,9 @@ DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 class Metrics:
     """The metrics of one server; each has a registry of its own, so that tests do not share counts."""
 
-    def __init__(self, registry: CollectorRegistry, version: str) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, version: str, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self.registry = registry
         self.requests = Counter(
             "metahooks_hook_requests_total",
@@ -46,11 +51,45 @@ class Metrics:
             "node_labeler_errors_total": Counter(
                 "node_labeler_errors_total", "Syncs of Nodes that were answered with an error.", registry=registry
             ),
+            "volume_autoscaler_scale_events_total": Counter(
+                "volume_autoscaler_scale_events_total",
+                "Steps that were decided; a step that takes the place of one that came to nothing is not counted.",
+                ["namespace", "pvc", "volumeautoscaler"],
+                registry=registry,
+            ),
+            "volume_autoscaler_poll_errors_total": Counter(
+                "volume_autoscaler_poll_errors_total",
+                "What went wrong in polls: resolve_pvcs (the target cannot be used, or the named claim is missing), "
+                "prometheus_query (claims whose usage is not known), patch_pvc (steps that were found refused).",
+                ["namespace", "volumeautoscaler", "reason"],
+                registry=registry,
+            ),
         }
+        self.reconciles = Histogram(
+            "volume_autoscaler_reconcile_duration_seconds",
+            "Time that a sync of a VolumeAutoscaler took, the question to Prometheus included.",
+            registry=registry,
+        )
+        self.backend_requests = Counter(
+            "volume_autoscaler_backend_requests_total",
+            "Requests to the metrics backend, by HTTP status, or timeout, or error.",
+            ["code"],
+            registry=registry,
+        )
+        self.backend_duration = Histogram(
+            "volume_autoscaler_backend_duration_seconds",
+            "Time that a request to the metrics backend took.",
+            buckets=DURATION_BUCKETS,
+            registry=registry,
+        )
+        self.seen = Seen(monotonic)
+        registry.register(self.seen)
 
     def answered(self, hook: str, action: str, result: str, seconds: float) -> None:
         self.requests.labels(hook, result).inc()
         self.duration.labels(hook).observe(seconds)
+        if hook == "volume_autoscaler" and action == "sync":
+            self.reconciles.observe(seconds)
         if result != "ok" and action == "sync" and (errors := self.of_hooks.get(f"{hook}_errors_total")):
             errors.inc()
 
@@ -58,8 +97,55 @@ class Metrics:
         for decision in outcome.decisions:
             self.decisions.labels(hook, decision.reason).inc()
         self.measured(outcome.measurements)
+        if outcome.gauges:
+            self.seen.report(outcome.gauges)
+
+    def asked_backend(self, code: str, seconds: float) -> None:
+        self.backend_requests.labels(code).inc()
+        self.backend_duration.observe(seconds)
 
     def measured(self, measurements: Sequence[wire.Measurement]) -> None:
         for measurement in measurements:
             counter = self.of_hooks[measurement.metric]
             (counter.labels(**measurement.labels) if measurement.labels else counter).inc(measurement.value)
+
+
+GAUGES: Mapping[str, tuple[str, Sequence[str]]] = {
+    "volume_autoscaler_pvc_usage_percent": (
+        "How full a claim's file system is.",
+        ["namespace", "pvc", "volumeautoscaler"],
+    ),
+    "volume_autoscaler_stuck_seconds": (
+        "For how long a claim has been asked to grow without effect; absent if it is not.",
+        ["namespace", "pvc", "volumeautoscaler"],
+    ),
+    "volume_autoscaler_claims": (
+        "Claims by what was last decided about them. Replicas share the work: take the maximum over them, then sum.",
+        ["namespace", "volumeautoscaler", "reason"],
+    ),
+}
+
+
+class Seen(Collector):
+    """What hooks saw last, until it is too old: see `wire.Gauges`."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._now = monotonic
+        self._reports: dict[str, tuple[float, wire.Gauges]] = {}
+
+    def report(self, gauges: wire.Gauges) -> None:
+        self._forget_old()
+        self._reports[gauges.source] = (self._now() + gauges.lasts_seconds, gauges)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        self._forget_old()
+        families = {name: GaugeMetricFamily(name, text, labels=labels) for name, (text, labels) in GAUGES.items()}
+        for _, gauges in self._reports.values():
+            for value in gauges.values:
+                labels = GAUGES[value.metric][1]
+                families[value.metric].add_metric([value.labels[label] for label in labels], value.value)
+        yield from families.values()
+
+    def _forget_old(self) -> None:
+        now = self._now()
+        self._reports = {source: held for source, held in self._reports.items() if held[0] > now}

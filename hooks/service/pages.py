@@ -1,5 +1,6 @@
 """What a person or a probe sees: the front page, the API description, and whether the server is up."""
 
+import asyncio
 import html
 import json
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from hooks import wire
 from hooks.kube.metadata import JsonObject
 from hooks.service.endpoint import Hook
+from hooks.volume_admission import AdmissionReview
+from hooks.volumes.usage import UNREACHABLE, Question, Unavailable
 
 SCHEMAS = "#/components/schemas/{name}"
 ERRORS = {
@@ -21,6 +24,7 @@ ERRORS = {
     "422": "The body is not such a request: `field: problem`.",
     "429": "Not now; `Retry-After` says when. Nothing may be changed until then.",
 }
+REVIEW: JsonObject = {"request": {"uid": "1", "operation": "UPDATE", "object": {}, "oldObject": {}}}
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 50rem; margin: 3rem auto; padding: 0 1rem; color: #1a1a1a; }
 pre { background: #f4f4f4; padding: .8rem 1rem; border-radius: 6px; white-space: pre-wrap; overflow-wrap: anywhere; }
@@ -62,6 +66,10 @@ def describe(app: FastAPI, hooks: Sequence[Hook]) -> dict[str, Any]:
         described["paths"][f"/{hook.name}/customize"] = {
             "post": _operation(hook, "Which objects a parent relates to.", customize, asked)
         }
+        if hook.admit:
+            review = _schema(AdmissionReview, "admission_review", schemas)
+            what = "For the API server: the larger size that an update of a claim asks for."
+            described["paths"][f"/{hook.name}/admit"] = {"post": _operation(hook, what, review, REVIEW)}
     return described
 
 
@@ -92,7 +100,8 @@ def curl(hook: Hook, base: str, body: JsonObject) -> str:
 def invitation(hook: Hook, base: str) -> str:
     """Three commands to paste: ask the hook, ask again with what it wanted, look at the counts."""
     asked, now = json.dumps(hook.example).encode(), datetime.fromtimestamp(0, UTC)
-    answer = json.loads(wire.encode(hook.answer("sync", asked, now=now).response))
+    outcome = asyncio.run(hook.answer("sync", asked, now=now, ask=_nobody))
+    answer = json.loads(wire.encode(outcome.response))
     return "\n".join(
         [
             "Try it from another terminal:",
@@ -103,6 +112,10 @@ def invitation(hook: Hook, base: str) -> str:
             f"  curl -s {base}/metrics | grep -E '^({hook.label}|metahooks)_'",
         ]
     )
+
+
+async def _nobody(question: Question) -> Unavailable:
+    return Unavailable(UNREACHABLE, f"nobody to ask about {question.namespace}")
 
 
 def _carried_out(example: JsonObject, answer: JsonObject) -> JsonObject:

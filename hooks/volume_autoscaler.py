@@ -1,0 +1,321 @@
+"""Claims that grow by themselves: a VolumeAutoscaler says which, from when on, and how far.
+
+When the file system of a claim is fuller than the threshold, the claim is asked to grow by a step, through a
+VolumeExpansion that the claim's own sync carries out. It never shrinks a claim, never grows one beyond maxSize, waits
+between steps, and says of every claim that does not grow why not.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from hooks import wire
+from hooks.kube.metadata import JsonObject, group_key, name_of, namespace_of, uid_of
+from hooks.volumes import checks, claims, expansions, measures, policy, report
+from hooks.volumes.checks import Reason
+from hooks.volumes.claims import Claim
+from hooks.volumes.expansions import Expansion, Step
+from hooks.volumes.observed import LastSample, Observed
+from hooks.volumes.policy import Policy
+from hooks.volumes.report import Judged, Previous
+from hooks.volumes.steps import next_step
+from hooks.volumes.usage import Fault, Filesystem, Question, Unavailable, Usages
+
+STORAGE_API = "storage.k8s.io/v1"
+CONTROLLER_UID = "controller-uid"
+"""The label that Metacontroller puts on the children of a parent."""
+
+
+class ParentMetadata(wire.Metadata):
+    generation: int = 0
+
+
+class Parent(wire.Model, kw_only=True):
+    metadata: ParentMetadata
+    spec: Any = None
+    status: Any = None
+
+
+class StorageClass(wire.Model):
+    allow_volume_expansion: bool | None = None
+
+
+class Related(wire.Model):
+    claims: dict[str, Claim] | None = msgspec.field(default=None, name=group_key(claims.API_VERSION, claims.KIND))
+    classes: dict[str, StorageClass] | None = msgspec.field(default=None, name=group_key(STORAGE_API, "StorageClass"))
+    rivals: dict[str, Expansion] | None = msgspec.field(
+        default=None, name=group_key(expansions.API_VERSION, expansions.KIND)
+    )
+
+
+class Children(wire.Model):
+    expansions: dict[str, Expansion] | None = msgspec.field(
+        default=None, name=group_key(expansions.API_VERSION, expansions.KIND)
+    )
+    events: wire.Objects | None = msgspec.field(default=None, name=group_key("v1", "Event"))
+
+
+class SyncRequest(wire.Model, kw_only=True):
+    controller: wire.Controller = msgspec.field(default_factory=wire.Controller)
+    parent: Parent
+    children: Children = msgspec.field(default_factory=Children)
+    related: Related = msgspec.field(default_factory=Related)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What one sync starts from."""
+
+    request: SyncRequest
+    policy: Policy
+    previous: Previous
+    now: datetime
+    claims: Sequence[Claim]
+    steps: Mapping[str, Step]  # by claim name, as they were last written
+    retired: Step | None
+
+    @property
+    def name(self) -> str:
+        return self.request.parent.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.request.parent.metadata.namespace
+
+    @property
+    def owner(self) -> Mapping[str, str]:
+        """The labels of metrics."""
+        return {"namespace": self.namespace, "volumeautoscaler": self.name}
+
+    @property
+    def keeps_steps(self) -> bool:
+        """Whether the expansions stay as they are, whatever was found out."""
+        return not self.policy.applies or bool(self.policy.complaint)
+
+    def step_for(self, claim: Claim) -> Step | None:
+        """None too if the step was for a claim of this name that is gone."""
+        step = self.steps.get(claim.name)
+        return step if step and step.claim_uid == claim.uid else None
+
+
+def customize(request: wire.CustomizeRequest) -> wire.Outcome:
+    """The claims by name or selector, all StorageClasses, and what other VolumeAutoscalers want of the same claims."""
+    namespace = namespace_of(request.parent)
+    target = policy.read_policy(request.parent.get("spec")).target
+    foreign = {"key": CONTROLLER_UID, "operator": "NotIn", "values": [uid_of(request.parent)]}
+    rules = [
+        wire.RelatedRule(api_version=STORAGE_API, resource="storageclasses"),
+        wire.RelatedRule(
+            api_version=expansions.API_VERSION,
+            resource=expansions.RESOURCE,
+            namespace=namespace,
+            label_selector={"matchExpressions": [foreign]},
+        ),
+    ]
+    if target:
+        selected = wire.RelatedRule(
+            api_version=claims.API_VERSION,
+            resource=claims.RESOURCE,
+            namespace=namespace,
+            names=[target.name] if target.name else (),
+            label_selector=None if target.name else target.selector_text,
+        )
+        rules.insert(0, selected)
+    return wire.Outcome(response=wire.CustomizeResponse(rules))
+
+
+def question(request: SyncRequest, *, now: datetime) -> Question | None:
+    """What to ask before `sync` can decide; None if it is not time to look, or there is nothing to look at."""
+    situation = assess(request, now)
+    if not situation.claims or not is_due(situation):
+        return None
+    spec = situation.policy.spec
+    return Question(situation.namespace, spec.prometheus_url, spec.poll_interval.total_seconds())
+
+
+def sync(request: SyncRequest, *, now: datetime, usage: Usages | Unavailable | None = None) -> wire.Outcome:
+    check_wired(request)
+    situation = assess(request, now)
+    if not is_due(situation):
+        return rest(situation)
+    judged = [Judged(observed, checks.decide(observed)) for observed in observe(situation, usage)]
+    return answer(situation, judged)
+
+
+def check_wired(request: SyncRequest) -> None:
+    """A kind that is absent is not one without objects: to go on would drop what it should keep."""
+    related, children = request.related, request.children
+    wired: dict[str, object] = {
+        "related StorageClasses": related.classes,
+        "related VolumeExpansions": related.rivals,
+        "children VolumeExpansions": children.expansions,
+    }
+    if policy.read_policy(request.parent.spec).target:
+        wired["related PersistentVolumeClaims"] = related.claims
+    if missing := sorted(what for what, objects in wired.items() if objects is None):
+        raise wire.RetryLater(f"the request has no {missing[0]}, not even an empty map of them", seconds=60)
+
+
+def assess(request: SyncRequest, now: datetime) -> Situation:
+    read = policy.read_policy(request.parent.spec)
+    written = [expansion.written for _, expansion in sorted((request.children.expansions or {}).items())]
+    return Situation(
+        request=request,
+        policy=read,
+        previous=Previous.of(request.parent.status),
+        now=now,
+        claims=select(request, read),
+        steps={step.claim_name: step for step in written if step.claim_name},
+        retired=next((step for step in written if not step.claim_name), None),
+    )
+
+
+def select(request: SyncRequest, read: Policy) -> Sequence[Claim]:
+    namespace = request.parent.metadata.namespace
+    if read.target is None:
+        return []
+    found = [claim for claim in (request.related.claims or {}).values() if claim.metadata.namespace == namespace]
+    chosen = [claim for claim in found if read.target.matches(claim.name, claim.metadata.labels or {})]
+    return sorted(chosen, key=lambda claim: claim.name)
+
+
+def is_due(situation: Situation) -> bool:
+    """Whether to look at the usage now. Extra syncs cost no query: they get the answer of the last poll."""
+    metadata, last = situation.request.parent.metadata, situation.previous.last_poll
+    if metadata.deletion_timestamp:
+        return False
+    if last is None or not last <= situation.now < last + situation.policy.spec.poll_interval:
+        return True
+    if situation.previous.status.get("observedGeneration") != metadata.generation:
+        return True
+    if any(entry.get("reason") == Reason.SELECTED for entry in situation.previous.entries.values()):
+        return True
+    # A claim that has just appeared; one that is being deleted gets no expansion any more.
+    unknown = (claim for claim in situation.claims if not claim.is_deleting and not situation.step_for(claim))
+    return not situation.keeps_steps and any(unknown)
+
+
+def rest(situation: Situation) -> wire.Outcome:
+    """The same answer as at the last poll, until it is time for the next."""
+    last = min(situation.previous.last_poll or situation.now, situation.now)
+    until = last + situation.policy.spec.poll_interval - situation.now
+    status = {key: value for key, value in situation.previous.status.items() if key != "observedGeneration"}
+    children = [*as_written(situation), *(situation.request.children.events or {}).values()]
+    response = wire.CompositeResponse(
+        status=status, children=children, resync_after_seconds=max(1, math.ceil(until.total_seconds()))
+    )
+    return wire.Outcome(response=response)
+
+
+def observe(situation: Situation, usage: Usages | Unavailable | None) -> Iterator[Observed]:
+    classes = situation.request.related.classes or {}
+    rivals = rivals_by_claim(situation)
+    known = usage.claims if isinstance(usage, Usages) else {}
+    for claim in situation.claims:
+        step = situation.step_for(claim)
+        is_same = step is not None or situation.keeps_steps
+        of_class = classes.get(claim.spec.storage_class_name or "")
+        found = usage if isinstance(usage, Unavailable) else known.get(claim.name)
+        yield Observed(
+            claim=claim,
+            policy=situation.policy,
+            now=situation.now,
+            step=step,
+            rivals=rivals.get(claim.name, ()),
+            is_expandable=bool(of_class.allow_volume_expansion) if of_class else None,
+            filesystem=found,
+            has_others=len(known) > (claim.name in known),
+            last_sample=lost_sample(situation, claim, found) if is_same else None,
+        )
+
+
+def lost_sample(
+    situation: Situation, claim: Claim, found: Filesystem | Fault | Unavailable | None
+) -> LastSample | None:
+    return None if isinstance(found, Filesystem) else situation.previous.last_sample(claim.name)
+
+
+def rivals_by_claim(situation: Situation) -> Mapping[str, Sequence[str]]:
+    """Who else wants a claim. Mode Observe wants nothing, so it has no rivals, unless it still holds an expansion."""
+    found: dict[str, list[str]] = {}
+    for key, rival in sorted((situation.request.related.rivals or {}).items()):
+        claim = rival.spec.claim_name
+        if claim and not rival.is_deleting and (situation.policy.applies or claim in situation.steps):
+            found.setdefault(claim, []).append(rival.autoscaler or f"VolumeExpansion {key.rpartition('/')[2]}")
+    return found
+
+
+# The answer
+
+
+def answer(situation: Situation, judged: Sequence[Judged]) -> wire.Outcome:
+    steps, retired = next_steps(situation, judged)
+    total = sum(step.count for step in steps.values()) + (retired.count if retired else 0)
+    spec = situation.policy.spec
+    status = report.status(situation.policy, judged, situation.previous, total=total, now=situation.now)
+    response = wire.CompositeResponse(
+        status=status,
+        children=[*children(situation, steps, retired), *events(situation, judged, status)],
+        resync_after_seconds=math.ceil(spec.poll_interval.total_seconds()),
+    )
+    return wire.Outcome(
+        response=response,
+        decisions=[*decisions(situation, judged, status)],
+        measurements=[*measures.counts(situation.owner, situation.policy, judged, situation.previous)],
+        gauges=measures.gauges(situation.owner, situation.policy, judged),
+    )
+
+
+def next_steps(situation: Situation, judged: Sequence[Judged]) -> tuple[Mapping[str, Step], Step | None]:
+    """The expansions to have, and the record of those that are no longer needed."""
+    if situation.keeps_steps:
+        return situation.steps, situation.retired
+    wanted = [item for item in judged if not item.observed.claim.is_deleting or item.name in situation.steps]
+    steps = {item.name: next_step(item.observed, item.verdict, situation.steps.get(item.name)) for item in wanted}
+    gone = sum(step.count for name, step in situation.steps.items() if name not in steps)
+    before = situation.retired.count if situation.retired else 0
+    if not before + gone:
+        return steps, None
+    message = "steps of claims that are gone or no longer selected"
+    return steps, Step(reason=expansions.RETIRED, message=message, count=before + gone)
+
+
+def children(situation: Situation, steps: Mapping[str, Step], retired: Step | None) -> Iterator[JsonObject]:
+    for claim, step in sorted(steps.items()):
+        yield expansions.child(expansions.name_for(situation.name, claim), step)
+    if retired:
+        yield expansions.child(expansions.retired_name(situation.name), retired)
+
+
+def as_written(situation: Situation) -> Iterator[JsonObject]:
+    return children(situation, situation.steps, situation.retired)
+
+
+def events(situation: Situation, judged: Sequence[Judged], status: JsonObject) -> Sequence[JsonObject]:
+    """Earlier Events as they are, and new ones; none if the manifest lists none."""
+    if not situation.request.controller.manages("v1", "events"):
+        return ()
+    sent = {name_of(old): old for _, old in sorted((situation.request.children.events or {}).items())}
+    about = report.autoscaler_ref(situation.name, situation.namespace, situation.request.parent.metadata.uid)
+    for new in report.events(about, judged, situation.previous, status, situation.now):
+        sent.setdefault(name_of(new), new)
+    return list(sent.values())
+
+
+def decisions(situation: Situation, judged: Sequence[Judged], status: JsonObject) -> Iterator[wire.Decision]:
+    ready = report.ready(status)
+    autoscaler = wire.ObjectRef(policy.KIND, situation.name, situation.namespace)
+    message = f"{autoscaler}: {ready['message']}" if situation.policy.complaint else ready["message"]
+    yield wire.Decision(reason=ready["reason"], message=message, object=autoscaler, changes=False, field="status")
+    for item in judged:
+        if item.verdict.reason is not Reason.INVALID_SPEC:
+            yield wire.Decision(
+                reason=item.verdict.reason,
+                message=item.verdict.message,
+                object=wire.ObjectRef(claims.KIND, item.name, situation.namespace),
+                changes=item.verdict.is_step,
+            )

@@ -1,0 +1,1 @@
+"""What the volume autoscaler is made of: its custom resources, claims, usage, and the checks that decide."""
