@@ -1,6 +1,7 @@
 """The app over HTTP: routes, status codes, bodies, pages, metrics and log lines."""
 
 import asyncio
+import base64
 import io
 import json
 import re
@@ -21,7 +22,7 @@ from hooks.service.pages import invitation
 from hooks.service.settings import Settings
 from hooks.volumes.usage import Question, Usages
 from tests.builders import node, policy
-from tests.volumes import autoscaler_request, expansion, usages
+from tests.volumes import autoscaler, autoscaler_request, claim, expansion, usages
 
 DATA = Path(__file__).parent / "data"
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -357,6 +358,40 @@ def _paste(app: App, command: str) -> dict[str, object]:
     _, _, url, _, body = shlex.split(command)
     answer: dict[str, object] = app.call("POST", url.removeprefix("localhost:8080"), content=body).json()
     return answer
+
+
+# Volumes
+
+
+def test_a_sync_that_polls_asks_once_and_one_that_rests_asks_nothing(app: App) -> None:
+    first = app.post("/volume-autoscaler/sync", autoscaler_request()).json()
+    stored = autoscaler(status=first["status"] | {"observedGeneration": 1})
+    again = app.post("/volume-autoscaler/sync", autoscaler_request(parent=stored)).json()
+
+    assert [question.namespace for question in app.questions] == ["db"]
+    assert again["status"] == first["status"]
+
+
+def test_a_kind_that_is_not_wired_is_asked_for_again_later(app: App) -> None:
+    response = app.post("/volume-autoscaler/sync", {"parent": autoscaler()})
+
+    assert (response.status_code, response.headers["retry-after"]) == (429, "60")
+    assert response.text == "the request has no children VolumeExpansions, not even an empty map of them"
+
+
+def test_admits_a_larger_size(app: App) -> None:
+    old = claim()
+    new = claim(annotations={"volume-autoscaler.io/requested-size": "12Gi"})
+    review = {"request": {"uid": "7", "operation": "UPDATE", "object": new, "oldObject": old}}
+    answer = app.post("/volume-claim/admit", review).json()
+
+    assert (answer["kind"], answer["response"]["uid"], answer["response"]["allowed"]) == ("AdmissionReview", "7", True)
+    (patch,) = json.loads(base64.b64decode(answer["response"]["patch"]))
+    assert patch == {"op": "replace", "path": "/spec/resources/requests/storage", "value": "12Gi"}
+
+
+def test_only_claims_are_admitted(app: App) -> None:
+    assert app.post("/volume-autoscaler/admit", {}).status_code == 404
 
 
 METRICS = [  # name, type, labels, help
