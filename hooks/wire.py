@@ -79,13 +79,6 @@ class DecoratorRequest(Model):
     attachments: dict[str, Objects] | None = None
 
 
-class CompositeRequest(Model):
-    """The part of a composite's sync request that all hooks share; a hook adds its own `parent` and `related`."""
-
-    controller: Controller = msgspec.field(default_factory=Controller)
-    children: dict[str, Objects] | None = None
-
-
 class CustomizeRequest(Model, kw_only=True):
     """Metacontroller asks which objects a parent relates to."""
 

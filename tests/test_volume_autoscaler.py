@@ -394,6 +394,22 @@ def test_metrics_that_were_there_and_are_gone_are_lost() -> None:
     assert "size" not in (step_of(outcome) or {})
 
 
+@pytest.mark.parametrize(
+    ("percent", "expected"),
+    [pytest.param(79, "True", id="there was room"), pytest.param(80, "False", id="it was full")],
+)
+def test_a_claim_that_no_pod_uses_is_fine_unless_it_was_full(percent: int, expected: str) -> None:
+    """Kubelets report no volume that is not mounted: what runs once an hour must not raise an alarm once an hour."""
+    entries = [{"name": "data-0", "usagePercent": percent}]
+    parent = autoscaler(status=polled(60, entries=entries))
+    outcome = ask_autoscaler(parent=parent, usage=usages({"other": filesystem(5)}))
+
+    assert said_of(outcome)[0] == "MetricsLost"
+    assert condition_of(outcome, "Ready")["status"] == expected
+    assert len(children_of(outcome, "Event")) == (0 if expected == "True" else 3)
+    assert bool(outcome.measurements) == (expected == "False")
+
+
 def test_reports_the_worst_claims_first_and_at_most_five_hundred() -> None:
     names = [f"c{number:03}" for number in range(600)]
     claims = [claim(name=name) for name in names]
@@ -449,6 +465,18 @@ def test_a_resize_that_does_not_end_is_a_block(minutes: int, status: str) -> Non
     outcome = ask_autoscaler(claims=[obj])
 
     assert expandable(outcome)[0] == ready(outcome)[0] == status
+
+
+def test_a_resize_that_began_nobody_knows_when_is_a_block() -> None:
+    assert expandable(ask_autoscaler(claims=[claim(request="12Gi")]))[0] == "False"
+
+
+def test_the_resize_of_a_person_is_timed_by_its_condition() -> None:
+    began = {"type": "Resizing", "status": "True", "lastTransitionTime": format_time(NOW - timedelta(minutes=5))}
+    outcome = ask_autoscaler(claims=[claim(request="12Gi", conditions=[began])])
+
+    assert said_of(outcome)[1] == "10Gi -> 12Gi: the volume is being resized since 2026-11-16T02:55:00Z"
+    assert expandable(outcome)[0] == "True"
 
 
 def test_cooldown_is_no_block() -> None:

@@ -334,8 +334,14 @@ def is_blocked(observed: Observed, verdict: Verdict) -> bool:
         return False
     if verdict.reason in PASSING:
         since = observed.resizing_since
-        return since is not None and observed.now - since > STUCK_AFTER
+        return since is None or observed.now - since > STUCK_AFTER
     return True
+
+
+def is_unknown(observed: Observed, verdict: Verdict) -> bool:
+    """Whether nobody knows how full the claim is, and should: what no pod uses any more cannot fill."""
+    is_idle = verdict.reason is Reason.METRICS_LOST and not observed.is_full
+    return verdict.reason in OF_METRICS and not is_idle
 
 
 def stuck_seconds(observed: Observed, verdict: Verdict) -> int | None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from hooks.volumes.checks import OF_METRICS, Reason, stuck_seconds
+from hooks.volumes.checks import Reason, stuck_seconds
 from hooks.volumes.policy import Policy
 from hooks.volumes.report import Judged, Previous
 from hooks.volumes.steps import is_repeat
@@ -22,7 +22,7 @@ def counts(
     refused = [item for item in judged if item.verdict.reason is Reason.EXPAND_FAILED]
     failures = {
         "resolve_pvcs": int(policy.target is None or bool(policy.target.name and not judged)),
-        "prometheus_query": sum(item.verdict.reason in OF_METRICS for item in judged),
+        "prometheus_query": sum(item.is_unknown for item in judged),
         "patch_pvc": sum(previous.reason(item.name) != Reason.EXPAND_FAILED for item in refused),
     }
     for reason, count in failures.items():

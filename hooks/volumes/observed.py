@@ -108,10 +108,12 @@ class Observed:
 
     @property
     def resizing_since(self) -> datetime | None:
-        """When the resize began that is under way, as far as is known."""
+        """When the resize began that is under way, as far as is known: ours by its step, another by its condition."""
+        asked = self.asked
+        if asked and asked.size_bytes >= self.request_bytes:
+            return asked.at
         condition = self.claim.condition((*RESIZING, *RESIZE_ERRORS))
-        known = (time_of(condition.last_transition_time) if condition else None, *self.steps[-1:])
-        return max((at for at in known if at), default=None)
+        return time_of(condition.last_transition_time) if condition else None
 
     @property
     def acts_on_last_sample(self) -> bool:

@@ -15,7 +15,7 @@ from hooks.kube.events import event
 from hooks.kube.metadata import JsonObject, name_of
 from hooks.kube.times import format_time
 from hooks.volumes import claims, policy
-from hooks.volumes.checks import OF_METRICS, Reason, Verdict, is_blocked
+from hooks.volumes.checks import Reason, Verdict, is_blocked, is_unknown
 from hooks.volumes.claims import Resize, bytes_of, time_of
 from hooks.volumes.observed import LastSample, Observed, show
 from hooks.volumes.policy import Policy
@@ -63,6 +63,10 @@ class Judged(NamedTuple):
     @property
     def is_blocked(self) -> bool:
         return is_blocked(self.observed, self.verdict)
+
+    @property
+    def is_unknown(self) -> bool:
+        return is_unknown(self.observed, self.verdict)
 
     @property
     def last_resize(self) -> Resize | None:
@@ -139,7 +143,7 @@ def status(of_policy: Policy, judged: Sequence[Judged], previous: Previous, *, t
 
 
 def _severity(item: Judged) -> tuple[bool, bool, int, str]:
-    return not item.is_blocked, item.verdict.reason not in OF_METRICS, -(item.observed.percent or 0), item.name
+    return not item.is_blocked, not item.is_unknown, -(item.observed.percent or 0), item.name
 
 
 def entry(item: Judged, previous: Previous) -> JsonObject:
@@ -202,7 +206,7 @@ def ready(reported: JsonObject) -> JsonObject:
 def readiness(of_policy: Policy, worst: Sequence[Judged], blocked: Sequence[Judged]) -> tuple[str, str]:
     """The first that holds. Ready is False whenever a claim is full and cannot grow."""
     contested = [item for item in worst if item.verdict.reason is Reason.AMBIGUOUS]
-    unknown = [item for item in worst if item.verdict.reason in OF_METRICS]
+    unknown = [item for item in worst if item.is_unknown]
     if of_policy.complaint:
         return wire.INVALID_SPEC, of_policy.complaint
     if not worst:
@@ -270,7 +274,8 @@ def _news(item: Judged, previous: Previous, now: datetime) -> Iterator[tuple[str
     if last and at and at != time_of(_scaled_at(previous, item.name)) and now - at < NEWS:
         yield EXPANDED, f"{last.from_} -> {last.to}", last.at
     verdict, observed = item.verdict, item.observed
-    if verdict.reason in WORTH_AN_EVENT and verdict.reason != previous.reason(item.name):
+    is_idle = verdict.reason is Reason.METRICS_LOST and not item.is_unknown
+    if verdict.reason in WORTH_AN_EVENT and verdict.reason != previous.reason(item.name) and not is_idle:
         asked = observed.outstanding
         yield verdict.reason, verdict.message, f"{observed.base_bytes} {format_time(asked.at) if asked else ''}"
 
