@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from hooks import wire
-from hooks.kube.conditions import condition
+from hooks.kube.conditions import Status, condition
 from hooks.kube.events import event
 from hooks.kube.metadata import JsonObject, name_of
 from hooks.kube.times import format_time
@@ -183,18 +183,23 @@ def _usage(observed: Observed, previous: Previous) -> JsonObject:
 
 def conditions(of_policy: Policy, worst: Sequence[Judged], previous: Previous, now: datetime) -> Sequence[JsonObject]:
     blocked = [item for item in worst if item.is_blocked]
-    reason, message = readiness(of_policy, worst, blocked)
-    is_ready = condition(
-        READY, "True" if reason == POLLING else "False", reason, message, now=now, observed=previous.conditions
-    )
+    why = readiness(of_policy, worst, blocked)
+    is_ready: Status = "True" if why[0] == POLLING else "False"
+    can_grow, *why_grow = growth(worst, blocked, why)
+    return [
+        condition(EXPANDABLE, can_grow, *why_grow, now=now, observed=previous.conditions),
+        condition(READY, is_ready, *why, now=now, observed=previous.conditions),
+    ]
+
+
+def growth(worst: Sequence[Judged], blocked: Sequence[Judged], why: tuple[str, str]) -> tuple[Status, str, str]:
     if blocked:
-        can = condition(EXPANDABLE, "False", CLAIMS_BLOCKED, reasons(blocked), now=now, observed=previous.conditions)
-    elif worst:
-        message = "no claim is full that cannot grow"
-        can = condition(EXPANDABLE, "True", "NothingBlocked", message, now=now, observed=previous.conditions)
-    else:
-        can = condition(EXPANDABLE, "Unknown", reason, message, now=now, observed=previous.conditions)
-    return [can, is_ready]
+        return "False", CLAIMS_BLOCKED, reasons(blocked)
+    if not worst:
+        return "Unknown", *why
+    if any(item.is_unknown for item in worst):
+        return "Unknown", "UsageUnknown", "how full some of the claims are is not known"
+    return "True", "NothingBlocked", "no claim is full that cannot grow"
 
 
 def ready(reported: JsonObject) -> JsonObject:
