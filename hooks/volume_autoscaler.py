@@ -22,7 +22,7 @@ from hooks.volumes.expansions import Expansion, Step
 from hooks.volumes.observed import LastSample, Observed
 from hooks.volumes.policy import Policy
 from hooks.volumes.report import Judged, Previous
-from hooks.volumes.steps import next_step
+from hooks.volumes.steps import kept_step, next_step
 from hooks.volumes.usage import Fault, Filesystem, Question, Unavailable, Usages
 
 STORAGE_API = "storage.k8s.io/v1"
@@ -162,7 +162,8 @@ def check_wired(request: SyncRequest) -> None:
 
 def assess(request: SyncRequest, now: datetime) -> Situation:
     read = policy.read_policy(request.parent.spec)
-    written = [expansion.written for _, expansion in sorted((request.children.expansions or {}).items())]
+    own = [expansion for _, expansion in sorted((request.children.expansions or {}).items())]
+    written = [expansion.written for expansion in own if not expansion.is_deleting]
     return Situation(
         request=request,
         policy=read,
@@ -218,7 +219,7 @@ def observe(situation: Situation, usage: Usages | Unavailable | None) -> Iterato
     for claim in situation.claims:
         step = situation.step_for(claim)
         is_same = step is not None or situation.keeps_steps
-        of_class = classes.get(claim.spec.storage_class_name or "")
+        of_class = classes.get(claim.storage_class)
         found = usage if isinstance(usage, Unavailable) else known.get(claim.name)
         yield Observed(
             claim=claim,
@@ -230,6 +231,10 @@ def observe(situation: Situation, usage: Usages | Unavailable | None) -> Iterato
             filesystem=found,
             has_others=len(known) > (claim.name in known),
             last_sample=lost_sample(situation, claim, found) if is_same else None,
+            was_listed=situation.previous.knows(claim.name),
+            before=situation.previous.reason(claim.name),
+            since=situation.previous.last_poll,
+            watched_since=claims.time_of(situation.request.parent.metadata.creation_timestamp),
         )
 
 
@@ -273,7 +278,12 @@ def answer(situation: Situation, judged: Sequence[Judged]) -> wire.Outcome:
 def next_steps(situation: Situation, judged: Sequence[Judged]) -> tuple[Mapping[str, Step], Step | None]:
     """The expansions to have, and the record of those that are no longer needed."""
     if situation.keeps_steps:
-        return situation.steps, situation.retired
+        taken_back = {
+            item.name: kept_step(item.observed, item.verdict, item.observed.step)
+            for item in judged
+            if item.observed.step
+        }
+        return {**situation.steps, **taken_back}, situation.retired
     wanted = [item for item in judged if not item.observed.claim.is_deleting or item.name in situation.steps]
     steps = {item.name: next_step(item.observed, item.verdict, situation.steps.get(item.name)) for item in wanted}
     gone = sum(step.count for name, step in situation.steps.items() if name not in steps)

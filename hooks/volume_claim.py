@@ -6,7 +6,7 @@ annotations are also the memory of the volume autoscaler, so they stay when ever
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -14,12 +14,16 @@ import msgspec
 
 from hooks import wire
 from hooks.kube.metadata import group_key, name_of, namespace_of
+from hooks.kube.times import format_time
 from hooks.volumes import claims, expansions
+from hooks.volumes.checks import listed
 from hooks.volumes.claims import CONFLICT, HISTORY, REQUESTED_AT, REQUESTED_BY, REQUESTED_SIZE, Claim, Resize
 from hooks.volumes.expansions import Expansion
 
 RESYNC_SECONDS = 5
 """Metacontroller drops a write that meets a newer claim and does not try again: look once more after every change."""
+LONGEST_WAIT = timedelta(hours=1)
+"""How old a decision may be; a VolumeAutoscaler that still wants it asks again every half hour."""
 
 
 class Reason(StrEnum):
@@ -33,6 +37,8 @@ class Reason(StrEnum):
     NOTHING_REQUESTED = "NothingRequested"
     INVALID_EXPANSION = "InvalidExpansion"  # its sizes or its time cannot be read
     ALREADY_REQUESTED = "AlreadyRequested"
+    SHOWN = "Shown"  # the request shows the last step: who lowers it from now on means to
+    EXPIRED = "Expired"  # decided too long ago; the VolumeAutoscaler asks again if it is still needed
     NOT_BOUND = "NotBound"
     PAUSED = "Paused"
     LARGE_ENOUGH = "LargeEnough"  # the request is at or above the size that is asked for
@@ -54,6 +60,7 @@ class SyncRequest(wire.DecoratorRequest, kw_only=True):
 class Observed:
     claim: Claim
     expansions: Sequence[Expansion]  # those that are about a claim of this name
+    now: datetime
 
     @property
     def only(self) -> Expansion:
@@ -81,11 +88,11 @@ def customize(request: wire.CustomizeRequest) -> wire.Outcome:
 
 
 def sync(request: SyncRequest, *, now: datetime) -> wire.Outcome:
-    observed = observe(request)
+    observed = observe(request, now)
     return report(observed, decide(observed))
 
 
-def observe(request: SyncRequest) -> Observed:
+def observe(request: SyncRequest, now: datetime) -> Observed:
     if request.related.expansions is None:
         raise wire.RetryLater("the request has no related VolumeExpansions, not even an empty map of them", seconds=60)
     claim = request.object
@@ -94,17 +101,26 @@ def observe(request: SyncRequest) -> Observed:
         for _, expansion in sorted(request.related.expansions.items())
         if expansion.spec.claim_name == claim.name and not expansion.is_deleting
     ]
-    return Observed(claim, about)
+    return Observed(claim, about, now)
 
 
 def deleting(observed: Observed) -> Verdict | None:
     return Verdict(Reason.DELETING, "the claim is being deleted") if observed.claim.is_deleting else None
 
 
+def shown(observed: Observed) -> Verdict | None:
+    """A step that never shows was not carried out: it may be asked for again, and is no growth to wait for."""
+    history = observed.claim.history
+    if not history or history[-1].shown or not observed.claim.has_effect(history[-1]):
+        return None
+    marked = [*history[:-1], msgspec.structs.replace(history[-1], shown=True)]
+    return Verdict(Reason.SHOWN, f"the request is at {history[-1].to}", {HISTORY: claims.format_history(marked)})
+
+
 def conflict(observed: Observed) -> Verdict | None:
     if len(observed.expansions) < 2:
         return None
-    rivals = ", ".join(sorted(rival.autoscaler or rival.metadata.name for rival in observed.expansions))
+    rivals = listed(sorted(rival.autoscaler or rival.metadata.name for rival in observed.expansions))
     change = {} if observed.claim.annotation(CONFLICT) == rivals else {CONFLICT: rivals}
     return Verdict(Reason.CONFLICT, f"wanted by {rivals}: none of them grows it", change)
 
@@ -144,11 +160,18 @@ def invalid_expansion(observed: Observed) -> Verdict | None:
 
 
 def already_requested(observed: Observed) -> Verdict | None:
-    """Whoever removes the annotations to undo a step is not overruled: the history tells that it was taken."""
-    at, claim = observed.only.spec.requested_at, observed.claim
-    if at != claim.annotation(REQUESTED_AT) and all(resize.at != at for resize in claim.history):
+    """Whoever removes the other annotations to undo a step is not overruled: the history tells that it was taken."""
+    at = observed.only.spec.requested_at
+    if all(resize.step != at for resize in observed.claim.history):
         return None
     return Verdict(Reason.ALREADY_REQUESTED, f"the step of {at} is on the claim")
+
+
+def expired(observed: Observed) -> Verdict | None:
+    decided = claims.time_of(observed.only.spec.requested_at)
+    if decided is None or observed.now - decided <= LONGEST_WAIT:
+        return None
+    return Verdict(Reason.EXPIRED, "it was decided more than an hour ago")
 
 
 def not_bound(observed: Observed) -> Verdict | None:
@@ -175,10 +198,12 @@ def outgrown(observed: Observed) -> Verdict | None:
 
 def requested(observed: Observed) -> Verdict:
     step = observed.only.spec
-    history = [*observed.claim.history, Resize(step.requested_at, step.from_size, step.size)]
+    now = format_time(observed.now)
+    kept = [resize for resize in observed.claim.history if observed.claim.has_effect(resize)]
+    history = [*kept, Resize(now, step.requested_at, step.from_size, step.size)]
     annotations = {
         REQUESTED_SIZE: step.size,
-        REQUESTED_AT: step.requested_at,
+        REQUESTED_AT: now,
         REQUESTED_BY: observed.only.autoscaler,
         HISTORY: claims.format_history(history),
     }
@@ -187,6 +212,7 @@ def requested(observed: Observed) -> Verdict:
 
 CHECKS: Sequence[Check] = (
     deleting,
+    shown,
     # Whose claim is it?
     conflict,
     conflict_over,
@@ -197,6 +223,7 @@ CHECKS: Sequence[Check] = (
     nothing_requested,
     invalid_expansion,
     already_requested,
+    expired,
     # May it be taken?
     not_bound,
     paused,
@@ -231,5 +258,5 @@ def report(observed: Observed, verdict: Verdict) -> wire.Outcome:
     return wire.Outcome(response=response, decisions=[decision])
 
 
-QUIET = (Reason.NOT_MANAGED, Reason.NOTHING_REQUESTED, Reason.ALREADY_REQUESTED, Reason.LARGE_ENOUGH)
+QUIET = (Reason.SHOWN, Reason.NOT_MANAGED, Reason.NOTHING_REQUESTED, Reason.ALREADY_REQUESTED, Reason.LARGE_ENOUGH)
 """The usual state of a claim: nothing to tell."""

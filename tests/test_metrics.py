@@ -76,3 +76,36 @@ def test_only_syncs_of_volume_autoscalers_are_reconciles() -> None:
     metrics.answered("volume_claim", "sync", "ok", 1)
 
     assert registry.get_sample_value("volume_autoscaler_reconcile_duration_seconds_sum") == 0.25
+
+
+def step(pvc: str) -> wire.Measurement:
+    labels = {"namespace": "db", "volumeautoscaler": "all", "pvc": pvc}
+    return wire.Measurement("volume_autoscaler_scale_events_total", 1, labels)
+
+
+def test_counters_of_claims_that_are_gone_are_dropped_after_a_day() -> None:
+    registry, clock = CollectorRegistry(), Clock()
+    metrics = Metrics(registry, "1", clock)
+    metrics.measured([step("gone"), step("busy")])
+    clock.seconds = 24 * 3600
+    metrics.measured([step("busy")])
+    clock.seconds = 24 * 3600 + 1
+    metrics.measured([step("new")])
+
+    counted = {
+        sample.labels["pvc"]: sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == "volume_autoscaler_scale_events_total"
+    }
+    assert counted == {"busy": 2, "new": 1}
+
+
+def test_what_nobody_scrapes_does_not_pile_up() -> None:
+    clock = Clock()
+    metrics = Metrics(CollectorRegistry(), "1", clock)
+    for number in range(1000):
+        clock.seconds += 1
+        report(metrics, usage(1), source=f"db/{number}")
+
+    assert len(metrics.seen._reports) < 400, "120 are fresh"

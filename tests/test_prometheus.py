@@ -25,6 +25,8 @@ from hypothesis import strategies as st
 
 from hooks.service.logs import make_logger
 from hooks.service.prometheus import (
+    MOST_ANSWER_BYTES,
+    MOST_FOREIGN_BYTES,
     MOST_NEWS,
     MOST_REMEMBERED,
     MOST_REMEMBERED_BYTES,
@@ -32,7 +34,7 @@ from hooks.service.prometheus import (
     Prometheus,
     build_query,
 )
-from hooks.service.prometheus_answers import LONGEST_READ_TEXT, MOST_ANSWER_BYTES, MOST_WARNINGS
+from hooks.service.prometheus_answers import LONGEST_READ_TEXT, MOST_WARNINGS
 from hooks.service.settings import Settings
 from hooks.volumes.usage import (
     FAILED,
@@ -244,8 +246,10 @@ def test_a_backend_is_the_same_however_it_is_spelled() -> None:
         pytest.param([(0, 60), (29.9, 60)], 1, id="younger than half a poll"),
         pytest.param([(0, 60), (30, 60)], 2, id="half a poll old"),
         pytest.param([(0, 600), (29, 60)], 1, id="a shorter poll takes what a longer one asked for"),
-        pytest.param([(0, 600), (31, 60), (200, 600)], 2, id="a shorter poll asks again, and the longer one gains"),
+        pytest.param([(0, 600), (31, 60), (70, 600)], 2, id="a shorter poll asks again, and the longer one gains"),
         pytest.param([(0, 60), (31, 600), (31, 60)], 2, id="a longer poll does not make an answer younger"),
+        pytest.param([(0, 3600), (59.9, 3600)], 1, id="a minute at most: just below"),
+        pytest.param([(0, 3600), (60, 3600)], 2, id="a minute at most, however rare the polls"),
         pytest.param([(0, 0), (0, 0)], 2, id="no poll, nothing remembered"),
     ],
 )
@@ -535,7 +539,7 @@ def test_values_that_are_no_size_are_told_apart_from_none(value: str) -> None:
 
 def test_samples_are_as_old_as_the_wall_clock_says() -> None:
     old = [series(metric, "100") | {"value": [NOW - 301, "100"]} for metric in ("capacity_bytes", "used_bytes")]
-    assert Scene(httpx.Response(200, json=vector(*old))).ask() == Usages({"data": Fault.STALE_METRICS})
+    assert Scene(httpx.Response(200, json=vector(*old))).ask() == Usages({"data": Fault.OLD_METRICS})
 
 
 def test_reads_all_metrics_of_many_claims() -> None:
@@ -555,6 +559,14 @@ def test_reads_gzip() -> None:
 
 
 # What backends answer when they cannot, or mean harm
+
+
+def test_a_backend_that_an_autoscaler_names_may_answer_less() -> None:
+    body = b'{"status":"success","data":{"resultType":"vector","result":[]}}' + b" " * MOST_FOREIGN_BYTES
+    answers = [Scene(httpx.Response(200, content=body)).ask(url=url) for url in ("", "http://a.b.svc")]
+
+    assert answers[0] == Usages({})
+    assert answers[1] == Unavailable(FAILED, "Prometheus at http://a.b.svc answered more than 4 MiB")
 
 
 def failure(code: int, text: str) -> httpx.Response:
@@ -755,11 +767,12 @@ OTHER_ORIGINS = [
     pytest.param("http://prometheus.monitoring.svc.cluster.local", id="other port"),
     pytest.param("http://prometheus.monitoring.svc:9090", id="other name"),
     pytest.param("http://evil.team.svc:9090", id="other host"),
+    pytest.param("http://prometheus.monitoring.svc.cluster.local:9090/tenant-b", id="other path"),
 ]
 
 
-@pytest.mark.parametrize("url", ["", DEFAULT, f"{DEFAULT}/tenant"], ids=["default", "its URL", "another path there"])
-def test_credentials_go_to_the_origin_of_the_default(tmp_path: Path, url: str) -> None:
+@pytest.mark.parametrize("url", ["", DEFAULT, f"{DEFAULT}/"], ids=["default", "its URL", "its URL with a slash"])
+def test_credentials_go_to_the_default(tmp_path: Path, url: str) -> None:
     token = write(tmp_path, "token", "s3cret\n")
     scene = Scene(prometheus_bearer_token_file=token, prometheus_headers="X-Scope-OrgID=a, X-Key=k==")
     assert scene.ask(url=url) == HALF_FULL

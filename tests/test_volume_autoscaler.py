@@ -110,7 +110,12 @@ def test_extra_syncs_get_the_answer_of_the_last_poll() -> None:
 
 
 def _fields(spec: JsonObject) -> dict[str, Any]:
-    names = {"fromSize": "from_size", "requestedAt": "requested_at"}
+    names = {
+        "fromSize": "from_size",
+        "requestedAt": "requested_at",
+        "firstRequestedAt": "first_requested_at",
+        "filesystemBytes": "filesystem_bytes",
+    }
     skipped = ("claimName", "claimUID")
     return {names.get(key, key): value for key, value in spec.items() if key not in skipped}
 
@@ -148,6 +153,7 @@ def test_a_step_is_recorded_with_all_that_led_to_it() -> None:
         "reason": "ExpandRequested",
         "message": "90% used, threshold 80%: 10Gi -> 12Gi",
         "requestedAt": "2026-11-16T03:00:00Z",
+        "filesystemBytes": 10737418240,
         "count": 5,
         "attempt": 1,
     }
@@ -187,26 +193,57 @@ def test_reads_what_is_there_if_what_it_wrote_is_gone() -> None:
 
 @pytest.mark.parametrize(
     ("age", "attempt", "expected"),
-    [(59, 1, 1), (60, 1, 2), (119, 2, 2), (120, 2, 3), (239, 3, 3), (240, 3, 4)],
+    [(59, 1, 1), (60, 1, 2), (119, 2, 2), (120, 2, 3), (239, 3, 3), (240, 3, 4), (1799, 9, 9), (1800, 9, 10)],
 )
-def test_a_step_that_does_not_arrive_is_tried_again_ever_more_rarely(age: int, attempt: int, expected: int) -> None:
+def test_a_step_that_comes_to_nothing_is_asked_for_again_ever_more_rarely(
+    age: int, attempt: int, expected: int
+) -> None:
     at = format_time(NOW - timedelta(seconds=age))
     late = expansion(from_size="10Gi", size="12Gi", requested_at=at, count=1, attempt=attempt)
     step = step_of(ask_autoscaler(own=[late]))
 
     assert step is not None
-    assert (step["attempt"], step["requestedAt"], step["count"]) == (expected, at, 1)
+    assert (step["attempt"], step["count"]) == (expected, 1)
+    assert step["requestedAt"] == (at if expected == attempt else "2026-11-16T03:00:00Z")
+    assert step.get("firstRequestedAt") == (None if expected == attempt else at)
 
 
-def test_a_step_that_arrived_is_not_tried_again() -> None:
-    """The claim knows it: to tell it again changes nothing, and a person may have undone it on purpose."""
-    at = format_time(NOW - timedelta(seconds=90))
-    there = claim(annotations={REQUESTED_AT: at, REQUESTED_SIZE: "12Gi"})
-    late = expansion(from_size="10Gi", size="12Gi", requested_at=at, count=1, attempt=1)
-    step = step_of(ask_autoscaler(claims=[there], own=[late]))
-
+def test_a_refused_step_never_looks_healthy_however_long_the_poll() -> None:
+    """Also if the next poll comes only when the step may be asked for again."""
+    late = expansion(
+        from_size="10Gi", size="12Gi", requested_at=format_time(NOW - timedelta(minutes=5)), count=1, attempt=1
+    )
+    spec = {"pollInterval": "5m", "cooldownPeriod": "5m"}
+    first = ask_autoscaler(parent=autoscaler(**spec), own=[late])
+    step = step_of(first)
     assert step is not None
-    assert step["attempt"] == 1
+    second = ask_autoscaler(
+        parent=autoscaler(status=status_of(first), **spec),
+        own=[expansion(**_fields(step))],
+        now=NOW + timedelta(minutes=10),
+    )
+
+    for outcome in (first, second):
+        assert said_of(outcome)[0] == "ExpandFailed"
+        assert (ready(outcome)[0], expandable(outcome)[0]) == ("False", "False")
+    assert len(happened(first)) == 2
+    assert happened(second) == set()
+    assert outcome.gauges is not None
+    stuck = [value.value for value in outcome.gauges.values if value.metric == "volume_autoscaler_stuck_seconds"]
+    assert stuck == [900]
+
+
+def test_an_expansion_that_is_never_created_is_a_failure() -> None:
+    waiting = polled(15, entries=[{"name": "data-0", "reason": "Selected"}])
+    soon = polled(14, entries=[{"name": "data-0", "reason": "Selected"}])
+    failed = ask_autoscaler(parent=autoscaler(status=waiting), own=[])
+
+    assert said_of(failed) == (
+        "ExpandFailed",
+        "90% used, threshold 80%: 10Gi -> 12Gi: its VolumeExpansion is not created",
+    )
+    assert expandable(failed)[0] == "False"
+    assert said_of(ask_autoscaler(parent=autoscaler(status=soon), own=[]))[0] == "Selected"
 
 
 def test_a_step_in_place_of_a_refused_one_is_the_same_growth() -> None:
@@ -216,35 +253,34 @@ def test_a_step_in_place_of_a_refused_one_is_the_same_growth() -> None:
     step = step_of(outcome)
 
     assert step is not None
-    assert (step["requestedAt"], step["count"], step["attempt"]) == ("2026-11-16T03:00:00Z", 1, 1)
+    assert (step["requestedAt"], step["count"], step["attempt"]) == ("2026-11-16T03:00:00Z", 1, 4)
     assert status_of(outcome)["totalScaleEvents"] == 1
     assert all(measured.metric != "volume_autoscaler_scale_events_total" for measured in outcome.measurements)
 
 
 @pytest.mark.parametrize(
-    ("percent", "annotations"),
+    "parts",
     [
-        pytest.param(10, {}, id="no longer full"),
-        pytest.param(90, {"volume-autoscaler.io/paused": "true"}, id="paused"),
+        pytest.param({"usage": usages({"data-0": filesystem(10)})}, id="no longer full"),
+        pytest.param({"claims": [claim(annotations={"volume-autoscaler.io/paused": "true"})]}, id="paused"),
+        pytest.param({"parent": autoscaler(maxSize="10Gi")}, id="at the limit"),
+        pytest.param({"parent": autoscaler(mode="Observe")}, id="Observe"),
+        pytest.param({"parent": autoscaler(pollInterval="0s")}, id="a spec that cannot be used"),
+        pytest.param({"rivals": [expansion(of="all", owner_uid="uid-all")]}, id="contested"),
     ],
 )
-def test_a_step_that_never_arrived_is_withdrawn_when_it_is_not_wanted_any_more(
-    percent: int, annotations: dict[str, str]
-) -> None:
+def test_a_step_that_came_to_nothing_is_withdrawn_when_it_is_not_wanted_any_more(parts: dict[str, Any]) -> None:
+    """Otherwise it would grow the claim as soon as the quota is raised: days later, or beyond a new maxSize."""
     at = format_time(NOW - timedelta(minutes=2))
     late = expansion(from_size="10Gi", size="12Gi", requested_at=at, count=1, attempt=2)
-    step = step_of(
-        ask_autoscaler(
-            claims=[claim(annotations=annotations)], own=[late], usage=usages({"data-0": filesystem(percent)})
-        )
-    )
+    step = step_of(ask_autoscaler(own=[late], **parts))
 
     assert step is not None
     assert "size" not in step
     assert (step["reason"], step["requestedAt"], step["count"]) == ("Withdrawn", at, 1)
 
 
-def test_in_doubt_a_step_that_never_arrived_stays() -> None:
+def test_in_doubt_a_step_that_came_to_nothing_stays() -> None:
     at = format_time(NOW - timedelta(minutes=2))
     late = expansion(from_size="10Gi", size="12Gi", requested_at=at, count=1, attempt=2)
 
@@ -266,6 +302,14 @@ def _stored(outcome: wire.Outcome, part: str) -> JsonObject:
     child = next(child for child in children_of(outcome, "VolumeExpansion") if part in child["metadata"]["name"])
     metadata = child["metadata"] | {"namespace": "db", "annotations": {wire.LAST_APPLIED: compact_json(child)}}
     return child | {"metadata": metadata}
+
+
+def test_an_expansion_on_its_way_out_is_not_counted_twice() -> None:
+    leaving = expansion(claim_name="gone", count=4)
+    leaving["metadata"]["deletionTimestamp"] = format_time(NOW)
+    outcome = ask_autoscaler(own=[expansion(count=1), leaving], usage=usages({"data-0": filesystem(10)}))
+
+    assert status_of(outcome)["totalScaleEvents"] == 1
 
 
 def test_the_total_never_falls_below_what_was_reported() -> None:
@@ -352,7 +396,7 @@ def test_reports_a_claim_with_all_that_is_known() -> None:
 
 def test_shows_the_size_that_is_under_way() -> None:
     late = expansion(
-        from_size="10Gi", size="12Gi", requested_at=format_time(NOW - timedelta(minutes=1)), count=1, attempt=1
+        from_size="10Gi", size="12Gi", requested_at=format_time(NOW - timedelta(seconds=5)), count=1, attempt=1
     )
 
     assert entry_of(ask_autoscaler(own=[late]))["requestedSize"] == "12Gi"
@@ -371,7 +415,7 @@ def test_a_resize_that_was_undone_is_not_the_last_one() -> None:
 
 def test_keeps_the_last_usage_while_the_backend_is_down() -> None:
     """Case 19, and the original's first defect: an outage must not lose what is known."""
-    entries = [{"name": "data-0", "usageBytes": 5, "usagePercent": 97, "inodePercent": 3}]
+    entries = [{"name": "data-0", "usageBytes": 5, "usagePercent": 97, "inodePercent": 3, "reason": "MaxSizeReached"}]
     first = ask_autoscaler(parent=autoscaler(status=polled(60, entries=entries)), usage=DOWN)
     later = ask_autoscaler(parent=autoscaler(status=status_of(first)), usage=DOWN, now=NOW + timedelta(seconds=60))
 
@@ -384,12 +428,12 @@ def test_keeps_the_last_usage_while_the_backend_is_down() -> None:
 
 def test_metrics_that_were_there_and_are_gone_are_lost() -> None:
     """Case 29."""
-    entries = [{"name": "data-0", "usagePercent": 97}]
+    entries = [{"name": "data-0", "usagePercent": 97, "reason": "Cooldown"}]
     outcome = ask_autoscaler(
         parent=autoscaler(status=polled(60, entries=entries)), usage=usages({"other": filesystem(5)})
     )
 
-    said = "no metrics any more; the last sample, 97% used, is of 2026-11-16T02:59:00Z"
+    said = "no metrics any more; the last sample of 2026-11-16T02:59:00Z: 97% used"
     assert said_of(outcome) == ("MetricsLost", said)
     assert "size" not in (step_of(outcome) or {})
 
@@ -461,14 +505,18 @@ def test_a_claim_that_cannot_grow_is_fine_while_there_is_room() -> None:
 )
 def test_a_resize_that_does_not_end_is_a_block(minutes: int, status: str) -> None:
     at = format_time(NOW - timedelta(minutes=minutes))
-    obj = claim(request="12Gi", annotations={REQUESTED_AT: at, REQUESTED_SIZE: "12Gi"})
+    history = compact_json([{"at": at, "from": "10Gi", "to": "12Gi", "shown": True}])
+    obj = claim(request="12Gi", annotations={"volume-autoscaler.io/resize-history": history})
     outcome = ask_autoscaler(claims=[obj])
 
     assert expandable(outcome)[0] == ready(outcome)[0] == status
 
 
-def test_a_resize_that_began_nobody_knows_when_is_a_block() -> None:
-    assert expandable(ask_autoscaler(claims=[claim(request="12Gi")]))[0] == "False"
+def test_a_resize_that_began_nobody_knows_when_is_a_block_at_second_sight() -> None:
+    seen = polled(60, entries=[{"name": "data-0", "reason": "ResizeInProgress"}])
+
+    assert expandable(ask_autoscaler(claims=[claim(request="12Gi")]))[0] == "True"
+    assert expandable(ask_autoscaler(claims=[claim(request="12Gi")], parent=autoscaler(status=seen)))[0] == "False"
 
 
 def test_the_resize_of_a_person_is_timed_by_its_condition() -> None:
@@ -479,10 +527,13 @@ def test_the_resize_of_a_person_is_timed_by_its_condition() -> None:
     assert expandable(outcome)[0] == "True"
 
 
-def test_cooldown_is_no_block() -> None:
+@pytest.mark.parametrize(("period", "status"), [("30m", "True"), ("31m", "False")])
+def test_a_long_cooldown_is_a_block(period: str, status: str) -> None:
     obj = claim(annotations={REQUESTED_AT: format_time(NOW), REQUESTED_SIZE: "10Gi"})
+    outcome = ask_autoscaler(claims=[obj], parent=autoscaler(cooldownPeriod=period))
 
-    assert ready(ask_autoscaler(claims=[obj]))[:2] == ("True", "Polling")
+    assert said_of(outcome)[0] == "Cooldown"
+    assert ready(outcome)[0] == expandable(outcome)[0] == status
 
 
 def test_three_of_five_failing_leaves_two_processed_and_names_the_three() -> None:
@@ -610,7 +661,7 @@ def test_a_condition_keeps_its_time_until_it_flips() -> None:
 
 
 def lost(percent: int = 97, *, status: JsonObject | None = None, **parts: Any) -> wire.Outcome:
-    entries = [{"name": "data-0", "usagePercent": percent}]
+    entries = [{"name": "data-0", "usagePercent": percent, "reason": "Cooldown"}]
     parent = autoscaler(status=status or polled(60, entries=entries), onMetricsLost="StepOnce")
     return ask_autoscaler(parent=parent, **({"usage": usages({"other": filesystem(5)})} | parts))
 
@@ -643,10 +694,22 @@ def test_step_once_takes_no_second_step_until_metrics_return() -> None:
         pytest.param({"percent": 79}, id="the last sample was below the threshold"),
         pytest.param({"status": polled(60)}, id="there is no last sample"),
         pytest.param({"own": [expansion(claim_uid="before")]}, id="the sample is of a claim that is gone"),
+        pytest.param(
+            {"status": polled(60, entries=[{"name": "data-0", "usagePercent": 97, "reason": "ResizeInProgress"}])},
+            id="the volume was being resized",
+        ),
     ],
 )
 def test_step_once_takes_no_step(parts: dict[str, Any]) -> None:
     assert "size" not in (step_of(lost(**parts)) or {})
+
+
+def test_step_once_counts_inodes_too() -> None:
+    entries = [{"name": "data-0", "usagePercent": 10, "inodePercent": 95, "reason": "Cooldown"}]
+    parent = autoscaler(status=polled(60, entries=entries), onMetricsLost="StepOnce", inodeThresholdPercent=90)
+    outcome = ask_autoscaler(parent=parent, usage=usages({"other": filesystem(5)}))
+
+    assert said_of(outcome)[0] == "ExpandRequested"
 
 
 # Events
@@ -784,7 +847,7 @@ def test_counts_a_refused_step_once() -> None:
 
 def test_shows_usage_and_reasons_for_two_polls() -> None:
     late = expansion(
-        from_size="10Gi", size="12Gi", requested_at=format_time(NOW - timedelta(minutes=1)), count=1, attempt=1
+        from_size="10Gi", size="12Gi", requested_at=format_time(NOW - timedelta(seconds=50)), count=1, attempt=1
     )
     gauges = ask_autoscaler(own=[late]).gauges
 
@@ -795,7 +858,7 @@ def test_shows_usage_and_reasons_for_two_polls() -> None:
         values=[
             wire.Measurement("volume_autoscaler_claims", 1, owner | {"reason": "ExpandFailed"}),
             wire.Measurement("volume_autoscaler_pvc_usage_percent", 90, owner | {"pvc": "data-0"}),
-            wire.Measurement("volume_autoscaler_stuck_seconds", 60, owner | {"pvc": "data-0"}),
+            wire.Measurement("volume_autoscaler_stuck_seconds", 50, owner | {"pvc": "data-0"}),
         ],
     )
 

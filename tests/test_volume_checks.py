@@ -34,6 +34,10 @@ def history(*steps: str) -> str:
     return compact_json([{"at": at, "from": "1Gi", "to": "2Gi"} for at in steps])
 
 
+def taken(at: str, step: str, *, to: str = "12Gi", shown: bool = False) -> str:
+    return compact_json([{"at": at, "step": step, "from": "10Gi", "to": to, "shown": shown}])
+
+
 def condition(type_: str, message: str = "", status: str = "True", since: str = "") -> JsonObject:
     return {"type": type_, "status": status, "message": message} | ({"lastTransitionTime": since} if since else {})
 
@@ -56,6 +60,10 @@ class Case:
 
 LATE = {"from_size": "10Gi", "size": "12Gi", "count": 1, "attempt": 1}
 FULL = "90% used, threshold 80%"
+NOT_ARRIVED = (
+    "it did not arrive: a quota or another admission check refused it (the claim's Events tell), or no sync came"
+)
+NO_EFFECT = "the claim took it up, but its request did not change: the admission policy is missing or was not asked"
 
 CASES = {
     "case 1: over the threshold": Case("ExpandRequested", f"{FULL}: 10Gi -> 12Gi", "12Gi"),
@@ -105,9 +113,9 @@ CASES = {
         "PrometheusNotAllowed", "not allowed", usage=Unavailable(usage.NOT_ALLOWED, "not allowed")
     ),
     "case 25: samples too old": Case(
-        "StaleMetrics",
+        "OldMetrics",
         "the backend's samples are more than five minutes old",
-        usage=usages({"data-0": Fault.STALE_METRICS}),
+        usage=usages({"data-0": Fault.OLD_METRICS}),
     ),
     "several clusters": Case(
         "SeveralClusters",
@@ -321,7 +329,7 @@ CASES = {
         f"{FULL}; the next step is possible at 2026-11-16T03:05:03Z",
         claim={"annotations": {REQUESTED_AT: ago(seconds=-3), REQUESTED_SIZE: "10Gi"}},
     ),
-    "the cooldown is remembered by the expansion too": Case(
+    "the cooldown is remembered by the expansion if somebody wiped the claim's annotations": Case(
         "Cooldown",
         f"{FULL}; the next step is possible at 2026-11-16T03:04:00Z",
         step={"from_size": "8Gi", "size": "10Gi", "requested_at": ago(minutes=1), "count": 1, "attempt": 1},
@@ -358,36 +366,78 @@ CASES = {
         spec={"resizeBudget": {"count": 2, "window": "24h"}},
         claim={"annotations": {HISTORY: history(ago(hours=24), ago(hours=2))}},
     ),
-    # Steps under way, refused, and decided afresh
+    # Steps under way, refused, and asked for again
     "on its way": Case(
         "ExpandRequested",
-        f"{FULL}: 10Gi -> 12Gi, requested at 2026-11-16T02:59:51Z",
-        step=LATE | {"requested_at": ago(seconds=9)},
+        f"{FULL}: 10Gi -> 12Gi, requested at 2026-11-16T02:59:46Z",
+        step=LATE | {"requested_at": ago(seconds=14)},
     ),
     "it did not arrive": Case(
         "ExpandFailed",
-        "10Gi -> 12Gi, requested at 2026-11-16T02:59:50Z: it did not arrive at the claim: a quota or another admission "
-        "check refused it (see the claim's Events)",
-        step=LATE | {"requested_at": ago(seconds=10)},
+        f"10Gi -> 12Gi, requested at 2026-11-16T02:59:45Z: {NOT_ARRIVED}",
+        step=LATE | {"requested_at": ago(seconds=15)},
     ),
     "it arrived without effect": Case(
         "ExpandFailed",
-        "10Gi -> 12Gi, requested at 2026-11-16T02:59:00Z: the claim does not show it: somebody lowered it, or the "
-        "admission policy is missing",
-        step=LATE | {"requested_at": ago(minutes=1)},
-        claim={"annotations": {REQUESTED_AT: ago(minutes=1), REQUESTED_SIZE: "12Gi"}},
+        f"10Gi -> 12Gi, requested at 2026-11-16T02:59:30Z: {NO_EFFECT}",
+        step=LATE | {"requested_at": ago(seconds=30)},
+        claim={"annotations": {REQUESTED_AT: ago(seconds=29), HISTORY: taken(ago(seconds=29), ago(seconds=30))}},
     ),
-    "another autoscaler's step came to nothing": Case(
+    "asked for again after a poll": Case(
         "ExpandFailed",
-        "10Gi -> 14Gi, requested at 2026-11-16T02:58:00Z: the claim does not show it: somebody lowered it, or the "
-        "admission policy is missing",
-        claim={"annotations": {REQUESTED_AT: ago(minutes=2), REQUESTED_SIZE: "14Gi"}},
+        f"{FULL}: 10Gi -> 12Gi, asked for again since 2026-11-16T02:59:00Z: {NOT_ARRIVED}",
+        "12Gi",
+        step=LATE | {"requested_at": ago(minutes=1)},
     ),
-    "decided afresh after a cooldown": Case(
+    "asked for again as it is needed now": Case(
+        "ExpandFailed",
+        f"{FULL}: 11Gi -> 14Gi, asked for again since 2026-11-16T02:00:00Z: {NO_EFFECT}",
+        "14Gi",
+        claim={
+            "request": "11Gi",
+            "capacity": "11Gi",
+            "annotations": {HISTORY: taken(ago(minutes=31), ago(minutes=31))},
+        },
+        step=LATE | {"attempt": 7, "requested_at": ago(minutes=31), "first_requested_at": ago(hours=1)},
+        usage=sees(90, size="11Gi"),
+    ),
+    "at once if maxSize was lowered meanwhile": Case(
+        "ExpandFailed",
+        f"{FULL}: 10Gi -> 11Gi, asked for again since 2026-11-16T02:59:59Z: {NOT_ARRIVED}",
+        "11Gi",
+        spec={"maxSize": "11Gi"},
+        step=LATE | {"requested_at": ago(seconds=1)},
+    ),
+    "the next attempt is not on its way to a better end": Case(
+        "ExpandFailed",
+        f"10Gi -> 12Gi, requested at 2026-11-16T02:59:59Z: {NOT_ARRIVED}",
+        step=LATE | {"requested_at": ago(seconds=1), "first_requested_at": ago(hours=1)},
+    ),
+    "a person lowered it": Case(
+        "Cooldown",
+        f"{FULL}; the next step is possible at 2026-11-16T03:04:00Z",
+        step=LATE | {"requested_at": ago(minutes=1)},
+        claim={"annotations": {HISTORY: taken(ago(minutes=1), ago(minutes=1), shown=True)}},
+    ),
+    "a person lowered it, a cooldown ago": Case(
         "ExpandRequested",
         f"{FULL}: 10Gi -> 12Gi",
         "12Gi",
         step=LATE | {"requested_at": ago(minutes=5)},
+        claim={"annotations": {HISTORY: taken(ago(minutes=5), ago(minutes=5), shown=True)}},
+    ),
+    "the cooldown runs from when the claim took the step up": Case(
+        "Cooldown",
+        f"{FULL}; the next step is possible at 2026-11-16T03:04:00Z",
+        step={"from_size": "8Gi", "size": "10Gi", "requested_at": ago(minutes=20), "count": 1, "attempt": 1},
+        claim={"annotations": {HISTORY: taken(ago(minutes=1), ago(minutes=20), to="10Gi")}},
+    ),
+    "a step without effect is no growth to wait for": Case(
+        "ExpandRequested",
+        f"{FULL}: 10Gi -> 12Gi",
+        "12Gi",
+        spec={"resizeBudget": {"count": 1, "window": "24h"}},
+        claim={"annotations": {REQUESTED_AT: ago(minutes=1), HISTORY: taken(ago(minutes=1), "gone")}},
     ),
     "restored with old annotations": Case(
         "ExpandRequested",
@@ -395,7 +445,27 @@ CASES = {
         "12Gi",
         claim={"annotations": {REQUESTED_AT: ago(days=9), REQUESTED_SIZE: "40Gi", HISTORY: history(ago(days=9))}},
     ),
+    "metrics from before a small step": Case(
+        "StaleMetrics",
+        "the file system has 10Gi, the volume 10752Mi: it was not resized yet, or the metrics lag behind",
+        claim={"request": "10.5Gi", "capacity": "10.5Gi"},
+        step={"size": "10.5Gi", "requested_at": ago(hours=1), "filesystem_bytes": 10 * 2**30},
+    ),
+    "a new claim under an old autoscaler": Case(
+        "NewClaim",
+        "the claim is younger than five minutes: the metrics may be of one that had its name before",
+        claim={"created": ago(minutes=4, seconds=59)},
+    ),
+    "a claim of five minutes": Case(
+        "ExpandRequested", f"{FULL}: 10Gi -> 12Gi", "12Gi", claim={"created": ago(minutes=5)}
+    ),
     # Before the first step, and modes
+    "its StorageClass as it was named long ago": Case(
+        "ExpandRequested",
+        f"{FULL}: 10Gi -> 12Gi",
+        "12Gi",
+        claim={"storage_class": None, "annotations": {"volume.beta.kubernetes.io/storage-class": "fast"}},
+    ),
     "there is no expansion yet": Case("Selected", f"{FULL}: 10Gi -> 12Gi", step=None),
     "the expansion is for a claim that is gone": Case(
         "Selected", f"{FULL}: 10Gi -> 12Gi", step={"claim_uid": "another", "count": 3}

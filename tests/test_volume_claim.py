@@ -11,9 +11,9 @@ from hooks import volume_claim, wire
 from hooks.kube.metadata import JsonObject, compact_json
 from hooks.kube.quantity import whole_bytes
 from hooks.volumes.claims import CONFLICT, HISTORY, PAUSED, REQUESTED_AT, REQUESTED_BY, REQUESTED_SIZE, read_history
-from tests.volumes import ask_claim, body_of, claim, expansion
+from tests.volumes import NOW, ask_claim, body_of, claim, expansion
 
-AT = "2026-11-16T03:00:00Z"
+AT = "2026-11-16T02:59:58Z"
 STEP: dict[str, Any] = {
     "from_size": "10Gi",
     "size": "12Gi",
@@ -24,9 +24,9 @@ STEP: dict[str, Any] = {
 }
 TAKEN = {
     REQUESTED_SIZE: "12Gi",
-    REQUESTED_AT: AT,
+    REQUESTED_AT: "2026-11-16T03:00:00Z",
     REQUESTED_BY: "db",
-    HISTORY: '[{"at":"2026-11-16T03:00:00Z","from":"10Gi","to":"12Gi"}]',
+    HISTORY: '[{"at":"2026-11-16T03:00:00Z","from":"10Gi","step":"2026-11-16T02:59:58Z","to":"12Gi"}]',
 }
 
 
@@ -81,6 +81,9 @@ CASES = {
     "an unreadable time": Case(
         "InvalidExpansion", "its sizes or its time cannot be read", step={"requested_at": "now"}
     ),
+    "decided too long ago": Case(
+        "Expired", "it was decided more than an hour ago", step={"requested_at": "2026-11-16T01:59:59Z"}
+    ),
     "not bound": Case("NotBound", "the claim has no volume", claim={"phase": "Pending"}),
     "paused": Case("Paused", "somebody paused the claim", claim={"annotations": {PAUSED: "true"}}),
     "grown by somebody else": Case(
@@ -122,6 +125,31 @@ def test_has_nothing_to_say(obj: dict[str, Any], related: JsonObject | None) -> 
     assert outcome.decisions == ()
 
 
+def test_marks_the_step_that_the_request_shows() -> None:
+    """From then on, whoever lowers the request means to."""
+    outcome = ask_claim(obj=claim(request="12Gi", annotations=TAKEN), related=[expansion(**STEP)])
+    (change,) = body_of(outcome)["annotations"].items()
+
+    assert change == (HISTORY, TAKEN[HISTORY].replace('"step"', '"shown":true,"step"'))
+    marked = claim(request="12Gi", annotations=TAKEN | dict([change]))
+    lowered = claim(request="11Gi", annotations=TAKEN | dict([change]))
+    for obj in (marked, lowered):
+        assert body_of(ask_claim(obj=obj, related=[expansion(**STEP)]))["annotations"] == {}
+
+
+def test_marks_it_too_when_nobody_looks_after_the_claim_any_more() -> None:
+    assert HISTORY in body_of(ask_claim(obj=claim(request="12Gi", annotations=TAKEN), related=[]))["annotations"]
+
+
+def test_a_step_without_effect_is_replaced_by_the_next() -> None:
+    """The admission policy was missing: that was no growth."""
+    later = STEP | {"requested_at": "2026-11-16T02:59:59Z"}
+    outcome = ask_claim(obj=claim(annotations=TAKEN), related=[expansion(**later)])
+
+    (only,) = read_history(body_of(outcome)["annotations"][HISTORY])
+    assert (only.step, only.shown) == ("2026-11-16T02:59:59Z", False)
+
+
 def test_the_annotations_stay_when_the_autoscaler_is_gone() -> None:
     """They are the memory of cooldown and budget."""
     assert body_of(ask_claim(obj=claim(annotations=TAKEN), related=[]))["annotations"] == {}
@@ -139,11 +167,11 @@ def test_an_expansion_on_its_way_out_is_no_rival() -> None:
 
 
 def test_remembers_the_last_ten_steps() -> None:
-    before = [{"at": f"2026-11-{day:02}T00:00:00Z", "from": "1Gi", "to": "2Gi"} for day in range(1, 13)]
+    before = [{"at": f"2026-11-{day:02}T00:00:00Z", "from": "1Gi", "to": "2Gi", "shown": True} for day in range(1, 13)]
     outcome = ask_claim(obj=claim(annotations={HISTORY: compact_json(before)}), related=[expansion(**STEP)])
 
     written = read_history(body_of(outcome)["annotations"][HISTORY])
-    assert [step.at for step in written] == [*(step["at"] for step in before[-9:]), AT]
+    assert [step.at for step in written] == [*(step["at"] for step in before[-9:]), "2026-11-16T03:00:00Z"]
 
 
 def test_relates_to_the_expansions_that_carry_its_name() -> None:
@@ -175,7 +203,7 @@ def test_asks_again_later_if_expansions_are_not_wired() -> None:
     request = wire.parse(volume_claim.SyncRequest, compact_json({"object": claim()}).encode())
 
     with pytest.raises(wire.RetryLater, match="no related VolumeExpansions"):
-        volume_claim.sync(request, now=None)  # type: ignore[arg-type]  # it does not look at the clock
+        volume_claim.sync(request, now=NOW)
 
 
 SIZES = st.sampled_from(["", "0", "-1Gi", "1Gi", "10Gi", "10737418241", "11Gi", "12Gi", "1Ti", "much", "8Ei"])

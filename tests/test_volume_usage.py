@@ -109,8 +109,8 @@ def test_takes_two_copies_of_prometheus_for_one() -> None:
         pytest.param(
             [series(capacity_bytes=5, available_bytes=7)], Fault.INVALID_METRICS, id="more available than all"
         ),
-        pytest.param([series(age=301, **FULL)], Fault.STALE_METRICS, id="case 25: too old"),
-        pytest.param([series(age=-301, **FULL)], Fault.STALE_METRICS, id="from the future"),
+        pytest.param([series(age=301, **FULL)], Fault.OLD_METRICS, id="case 25: too old"),
+        pytest.param([series(age=-301, **FULL)], Fault.OLD_METRICS, id="from the future"),
         pytest.param(
             [series(labels={"cluster": name}, **FULL) for name in ("a", "b")], Fault.SEVERAL_CLUSTERS, id="two clusters"
         ),
@@ -147,6 +147,19 @@ def test_missing_inodes_never_block_bytes(inodes: dict[str, float]) -> None:
 
     assert isinstance(found, Filesystem)
     assert (found.percent, found.inode_percent) == (90, None)
+
+
+def test_a_reading_without_a_cluster_is_of_another_cluster() -> None:
+    assert read(series(**FULL), series(labels={"cluster": "a"}, **FULL)) is Fault.SEVERAL_CLUSTERS
+
+
+def test_bytes_and_inodes_may_be_fullest_in_different_readings() -> None:
+    one = series(used_bytes=9, capacity_bytes=10, inodes=100, inodes_used=1)
+    two = series(labels={"node": "n2"}, used_bytes=1, capacity_bytes=10, inodes=100, inodes_used=99)
+    found = read(one, two)
+
+    assert isinstance(found, Filesystem)
+    assert (found.percent, found.inode_percent) == (90, 99)
 
 
 def test_one_abnormal_reading_is_abnormal() -> None:

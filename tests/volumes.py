@@ -41,8 +41,10 @@ def claim(
     conditions: Sequence[JsonObject] = (),
     allocated: Mapping[str, str] | None = None,
     deleting: bool = False,
+    created: str = "2026-01-01T00:00:00Z",
 ) -> JsonObject:
     metadata: JsonObject = {"name": name, "namespace": namespace, "uid": f"uid-{name}" if uid is None else uid}
+    metadata["creationTimestamp"] = created
     metadata |= {"labels": dict(labels or {"app": "db"}), "annotations": dict(annotations or {})}
     status: JsonObject = {"phase": phase, "conditions": list(conditions)}
     if deleting:
@@ -77,7 +79,13 @@ def autoscaler(
     return {
         "apiVersion": API,
         "kind": "VolumeAutoscaler",
-        "metadata": {"name": name, "namespace": namespace, "uid": uid, "generation": generation},
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": uid,
+            "generation": generation,
+            "creationTimestamp": "2026-01-02T00:00:00Z",
+        },
         "spec": {key: value for key, value in wanted.items() if value is not None},
     } | ({"status": status} if status is not None else {})
 

@@ -14,6 +14,7 @@ from hooks import wire
 
 DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Up to 10 seconds, when Metacontroller gives up on a hook."""
+LONGEST_COUNTED_SECONDS = 24 * 3600
 
 
 class Metrics:
@@ -84,6 +85,8 @@ class Metrics:
         )
         self.seen = Seen(monotonic)
         registry.register(self.seen)
+        self._monotonic = monotonic
+        self._counted: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
 
     def answered(self, hook: str, action: str, result: str, seconds: float) -> None:
         self.requests.labels(hook, result).inc()
@@ -107,7 +110,23 @@ class Metrics:
     def measured(self, measurements: Sequence[wire.Measurement]) -> None:
         for measurement in measurements:
             counter = self.of_hooks[measurement.metric]
-            (counter.labels(**measurement.labels) if measurement.labels else counter).inc(measurement.value)
+            if measurement.labels:
+                counter.labels(**measurement.labels).inc(measurement.value)
+                self._remember(measurement)
+            else:
+                counter.inc(measurement.value)
+
+    def _remember(self, measurement: wire.Measurement) -> None:
+        """Claims come and go, so a series that was not counted for a day is dropped.
+
+        Not sooner: a series that comes back begins at one, and what made it one is then lost to `increase`.
+        """
+        key, now = (measurement.metric, tuple(measurement.labels.items())), self._monotonic()
+        self._counted.pop(key, None)
+        self._counted[key] = now
+        while now - self._counted[oldest := next(iter(self._counted))] > LONGEST_COUNTED_SECONDS:
+            del self._counted[oldest]
+            self.of_hooks[oldest[0]].remove_by_labels(dict(oldest[1]))
 
 
 GAUGES: Mapping[str, tuple[str, Sequence[str]]] = {
@@ -132,10 +151,13 @@ class Seen(Collector):
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._now = monotonic
         self._reports: dict[str, tuple[float, wire.Gauges]] = {}
+        self._most = 100
 
     def report(self, gauges: wire.Gauges) -> None:
-        self._forget_old()
         self._reports[gauges.source] = (self._now() + gauges.lasts_seconds, gauges)
+        if len(self._reports) > self._most:  # seldom: nobody may be scraping
+            self._forget_old()
+            self._most = 2 * len(self._reports) + 100
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         self._forget_old()

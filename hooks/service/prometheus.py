@@ -39,6 +39,14 @@ LONGEST_FAILURE_SECONDS = 10
 """A backend that is back is asked again soon, however rare the polls are."""
 LONGEST_GET = 2000
 """Some proxies let only GET pass, others cut long URLs: GET while it is safe."""
+MOST_ANSWER_BYTES = 32 * 1024 * 1024
+"""Room for the series of 10,000 claims in one namespace."""
+MOST_FOREIGN_BYTES = 4 * 1024 * 1024
+"""Of a backend that a VolumeAutoscaler names: whoever runs it must not be able to keep the server busy."""
+MOST_FOREIGN_FLIGHTS = 3
+"""At once; names that take long to resolve would otherwise take the threads that the default backend's needs."""
+LONGEST_ANSWER_SECONDS = 60
+"""However rare the polls are: an answer from before a resize must not speak for the time after it."""
 MOST_REMEMBERED = 5000
 MOST_REMEMBERED_BYTES = 128 * 1024 * 1024
 """Of answers as they came; what is remembered of an honest one is a tenth."""
@@ -78,6 +86,7 @@ class Prometheus:
         )
         self._home = Side(settings, transport, is_home=True)
         self._abroad = Side(settings, transport, is_home=False)
+        self._foreign_flights = asyncio.Semaphore(MOST_FOREIGN_FLIGHTS)
         self._memory = Memory()
         self._flights: dict[Key, asyncio.Task[Answer]] = {}
         self._said: dict[tuple[str, ...], None] = {}
@@ -131,18 +140,29 @@ class Prometheus:
         return answer
 
     async def _query(self, backend: BackendUrl, *, namespace: str) -> tuple[Usages, int]:
-        await self._check_address(backend)
-        is_home = backend.origin == self._allowed.default.origin
-        side = self._home if is_home else self._abroad
+        if backend == self._allowed.default:
+            return await self._query_side(self._home, backend, namespace, read_credentials(self._settings))
+        async with self._foreign_flights:
+            await self._check_address(backend)
+            return await self._query_side(self._abroad, backend, namespace, Credentials())
+
+    async def _query_side(
+        self, side: "Side", backend: BackendUrl, namespace: str, credentials: "Credentials"
+    ) -> tuple[Usages, int]:
         if backend.scheme == "https":
             side.load_certificates()
-        credentials = read_credentials(self._settings) if is_home else Credentials()
         query = build_query(namespace, pairs(self._settings.prometheus_matchers))
-        status, body = await self._send(side.transport, build_request(backend, query, credentials))
-        series, warnings = read_result(status, body, credentials.secrets)
+        status, body = await self._send(side, build_request(backend, query, credentials))
+        now = self._wall_clock()
+
+        def read() -> tuple[Usages, Sequence[str]]:
+            series, warnings = read_result(status, body, credentials.secrets)
+            return read_usages(read_samples(series, namespace), now=now), warnings
+
+        usages, warnings = await asyncio.to_thread(read)  # a large answer takes its time: others are served meanwhile
         for warning in warnings:
             self._say("prometheus warned", backend=backend.origin, warning=warning)
-        return read_usages(read_samples(series, namespace), now=self._wall_clock()), len(body)
+        return usages, len(body)
 
     async def _check_address(self, backend: BackendUrl) -> None:
         try:
@@ -152,25 +172,25 @@ class Prometheus:
         if is_fenced_off:
             raise Trouble(NOT_ALLOWED, FENCED_OFF)
 
-    async def _send(self, transport: httpx.AsyncBaseTransport, request: httpx.Request) -> tuple[int, bytes]:
+    async def _send(self, side: "Side", request: httpx.Request) -> tuple[int, bytes]:
         """Once more after a broken connection or a busy backend; the deadline is that of the whole flight."""
         try:
-            status, body = await self._send_once(transport, request)
+            status, body = await self._send_once(side, request)
             if status not in RETRIED:
                 return status, body
         except httpx.TransportError:
             pass
         try:
-            return await self._send_once(transport, request)
+            return await self._send_once(side, request)
         except httpx.TransportError as error:
             raise Trouble(UNREACHABLE, why_unreachable(error)) from None
 
-    async def _send_once(self, transport: httpx.AsyncBaseTransport, request: httpx.Request) -> tuple[int, bytes]:
+    async def _send_once(self, side: "Side", request: httpx.Request) -> tuple[int, bytes]:
         began, code = self._clock(), "error"
         try:
-            response = await transport.handle_async_request(request)
+            response = await side.transport.handle_async_request(request)
             try:
-                body = await read_body(response)
+                body = await read_body(response, side.most_bytes)
             finally:
                 await response.aclose()
             code = str(response.status_code)
@@ -207,7 +227,7 @@ class Memory:
             return None
         self._kept.move_to_end(key)
         answer, since, _ = self._kept[key]
-        lifetime = poll_seconds / 2
+        lifetime = min(poll_seconds / 2, LONGEST_ANSWER_SECONDS)
         if isinstance(answer, Unavailable):
             lifetime = min(lifetime, LONGEST_FAILURE_SECONDS)
         return answer if now - since < lifetime else None
@@ -234,6 +254,7 @@ class Side:
         self._authorities = settings.prometheus_ca_file
         self._certificate = settings.prometheus_client_certificate_file if is_home else None
         self._key = settings.prometheus_client_key_file if is_home else None
+        self.most_bytes = MOST_ANSWER_BYTES if is_home else MOST_FOREIGN_BYTES
         self._loaded: list[tuple[int, ...]] | None = None
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody yet
         self.transport = transport or httpx.AsyncHTTPTransport(

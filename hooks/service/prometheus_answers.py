@@ -13,8 +13,6 @@ import msgspec
 
 from hooks.volumes.usage import FAILED, METRICS, PREFIX, Sample
 
-MOST_ANSWER_BYTES = 32 * 1024 * 1024
-"""Room for the series of 10,000 claims in one namespace."""
 MOST_WARNINGS = 10
 LONGEST_TEXT = 120
 LONGEST_READ_TEXT = 10_000
@@ -56,15 +54,15 @@ class Said(msgspec.Struct, rename="camel"):
     is_partial: bool = False  # VictoriaMetrics
 
 
-async def read_body(response: httpx.Response) -> bytes:
+async def read_body(response: httpx.Response, limit: int) -> bytes:
     if response.headers.get("content-encoding", "identity").lower() not in ENCODINGS:
         raise Trouble(FAILED, "answered in an encoding that was not asked for")
     body = bytearray()
     try:
         async for chunk in response.aiter_bytes():
             body += chunk
-            if len(body) > MOST_ANSWER_BYTES:
-                raise Trouble(FAILED, f"answered more than {MOST_ANSWER_BYTES >> 20} MiB")
+            if len(body) > limit:
+                raise Trouble(FAILED, f"answered more than {limit >> 20} MiB")
     except httpx.DecodingError:
         raise Trouble(FAILED, "answered what is not gzip") from None
     return bytes(body)

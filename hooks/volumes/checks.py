@@ -8,15 +8,19 @@ from typing import NamedTuple
 from hooks import wire
 from hooks.kube.times import format_time
 from hooks.volumes import usage
-from hooks.volumes.claims import RESIZE_ERRORS, RESIZING
-from hooks.volumes.observed import Observed, show
+from hooks.volumes.claims import RESIZE_ERRORS, RESIZING, bytes_of
+from hooks.volumes.observed import Observed, Pending, show
 from hooks.volumes.policy import GIB
 from hooks.volumes.usage import Fault, Filesystem, Unavailable
 
-IN_FLIGHT = timedelta(seconds=10)
+IN_FLIGHT = timedelta(seconds=15)
 """A step that is younger may still be on its way to the claim."""
 STUCK_AFTER = timedelta(minutes=30)
-"""A resize that takes longer counts as one that does not come."""
+"""A resize that takes longer counts as one that does not come, and a wait that is longer as one that is too long."""
+LONGEST_WAIT = timedelta(minutes=30)
+"""Between two attempts at the same step."""
+MOST_DOUBLINGS = 20
+MOST_NAMES = 10
 
 
 class Reason(StrEnum):
@@ -38,7 +42,9 @@ class Reason(StrEnum):
     NO_METRICS_FOR_ANY_CLAIM = "NoMetricsForAnyClaim"  # the backend knows no claim of the namespace
     NO_METRICS = Fault.NO_METRICS  # the backend knows other claims, but not this one
     METRICS_LOST = "MetricsLost"  # there were metrics, and there are none now
-    STALE_METRICS = Fault.STALE_METRICS  # the metrics are older than the present size
+    NEW_CLAIM = "NewClaim"  # so new that the metrics may be of a claim that had its name
+    OLD_METRICS = Fault.OLD_METRICS  # the samples are too old
+    STALE_METRICS = "StaleMetrics"  # the metrics show the file system from before the last resize
     INVALID_METRICS = Fault.INVALID_METRICS
     SEVERAL_CLUSTERS = Fault.SEVERAL_CLUSTERS
     SHARED_FILESYSTEM = "SharedFilesystem"  # the file system is far larger than the claim: it is not the claim's own
@@ -46,7 +52,7 @@ class Reason(StrEnum):
     BELOW_THRESHOLD = "BelowThreshold"
     MAX_SIZE_REACHED = "MaxSizeReached"
     EXPAND_REQUESTED = "ExpandRequested"  # a step was decided, now or a moment ago
-    EXPAND_FAILED = "ExpandFailed"  # the last step did not arrive at the claim, or was undone
+    EXPAND_FAILED = "ExpandFailed"  # the last step did not reach the claim's request; it is asked for again and again
     COOLDOWN = "Cooldown"
     BUDGET_EXHAUSTED = "BudgetExhausted"
     SELECTED = "Selected"  # full, and its VolumeExpansion is about to be created; decided at the next sync
@@ -61,6 +67,12 @@ class Verdict(NamedTuple):
 
 
 Check = Callable[[Observed], Verdict | None]
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first ten, and how many more."""
+    hidden = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {hidden} more" if hidden > 0 else "")
 
 
 def invalid_spec(observed: Observed) -> Verdict | None:
@@ -99,7 +111,7 @@ def paused(observed: Observed) -> Verdict | None:
 def ambiguous(observed: Observed) -> Verdict | None:
     if not observed.rivals:
         return None
-    return Verdict(Reason.AMBIGUOUS, f"also selected by {', '.join(observed.rivals)}: none of them grows it")
+    return Verdict(Reason.AMBIGUOUS, f"also selected by {listed(observed.rivals)}: none of them grows it")
 
 
 def resize_failed(observed: Observed) -> Verdict | None:
@@ -127,7 +139,7 @@ def resize_in_progress(observed: Observed) -> Verdict | None:
 
 
 def storage_class(observed: Observed) -> Verdict | None:
-    name = observed.claim.spec.storage_class_name
+    name = observed.claim.storage_class
     if not name:
         return Verdict(Reason.NO_STORAGE_CLASS, "the claim has no StorageClass: Kubernetes grows no such claim")
     if observed.is_expandable is None:
@@ -138,9 +150,14 @@ def storage_class(observed: Observed) -> Verdict | None:
     return None
 
 
+def new_claim(observed: Observed) -> Verdict | None:
+    message = "the claim is younger than five minutes: the metrics may be of one that had its name before"
+    return Verdict(Reason.NEW_CLAIM, message) if observed.is_new else None
+
+
 def no_metrics(observed: Observed) -> Verdict | None:
     found = observed.filesystem
-    is_lost = found in (None, Fault.NO_METRICS, Fault.STALE_METRICS)
+    is_lost = found in (None, Fault.NO_METRICS, Fault.OLD_METRICS)
     if isinstance(found, Filesystem) or (is_lost and observed.acts_on_last_sample):
         return None
     if isinstance(found, Unavailable):
@@ -151,25 +168,30 @@ def no_metrics(observed: Observed) -> Verdict | None:
         message = "the backend has no volume metrics for any claim of the namespace: does it scrape the kubelets?"
         return Verdict(Reason.NO_METRICS_FOR_ANY_CLAIM, message)
     if last := observed.last_sample:
-        message = f"no metrics any more; the last sample, {last.percent}% used, is of {format_time(last.at)}"
-        return Verdict(Reason.METRICS_LOST, message)
+        since = f" of {format_time(last.at)}" if last.at else ""
+        return Verdict(Reason.METRICS_LOST, f"no metrics any more; the last sample{since}: {last.percent}% used")
     return Verdict(Reason.NO_METRICS, "no metrics for this claim: kubelets report only volumes that a pod uses")
 
 
 FAULTS = {
-    Fault.STALE_METRICS: "the backend's samples are more than five minutes old",
+    Fault.OLD_METRICS: "the backend's samples are more than five minutes old",
     Fault.INVALID_METRICS: "the metrics hold numbers that no file system can have",
     Fault.SEVERAL_CLUSTERS: "several clusters report a claim of this name: set METAHOOKS_PROMETHEUS_MATCHERS",
 }
 
 
 def stale_metrics(observed: Observed) -> Verdict | None:
-    """File systems take a part for themselves: up to a tenth of the volume, or half a GiB of a small one."""
-    capacity = observed.capacity_bytes
+    """A file system of the size that it had before the last step, or one that is smaller than overhead explains.
+
+    File systems take a part for themselves: up to a tenth of the volume, or half a GiB of a small one.
+    """
+    capacity, step = observed.capacity_bytes, observed.step
     if not isinstance(observed.filesystem, Filesystem):
         return None
+    has_grown = step is not None and capacity >= (bytes_of(step.size) or capacity + 1)
+    is_unchanged = step is not None and has_grown and step.filesystem_bytes == observed.filesystem.capacity_bytes
     overhead = max(capacity // 10, min(GIB // 2, capacity // 5))
-    if capacity - observed.filesystem.capacity_bytes <= overhead:
+    if not is_unchanged and capacity - observed.filesystem.capacity_bytes <= overhead:
         return None
     sizes = f"the file system has {show(observed.filesystem.capacity_bytes)}, the volume {show(capacity)}"
     return Verdict(Reason.STALE_METRICS, f"{sizes}: it was not resized yet, or the metrics lag behind")
@@ -203,21 +225,34 @@ def max_size_reached(observed: Observed) -> Verdict | None:
 
 
 def expand_failed(observed: Observed) -> Verdict | None:
-    """Not on top of a step that is under way; and not at once again after one that was refused."""
-    asked = observed.outstanding
-    if asked is None:
+    """Not on top of a step that is on its way; and not at every poll again after one that came to nothing."""
+    pending = observed.pending
+    if pending is None or is_attempt_due(observed, pending):
         return None
-    sizes = f"{show(observed.request_bytes)} -> {asked.size}, requested at {format_time(asked.at)}"
-    if observed.now < asked.at + IN_FLIGHT:
+    sizes = f"{show(observed.request_bytes)} -> {pending.size}, requested at {format_time(pending.at)}"
+    if is_on_its_way(observed, pending):
         return Verdict(Reason.EXPAND_REQUESTED, f"{fullness(observed)}: {sizes}")
-    if observed.now >= asked.at + observed.policy.spec.cooldown_period:
-        return None
-    why = (
-        "the claim does not show it: somebody lowered it, or the admission policy is missing"
-        if asked.has_arrived
-        else "it did not arrive at the claim: a quota or another admission check refused it (see the claim's Events)"
-    )
-    return Verdict(Reason.EXPAND_FAILED, f"{sizes}: {why}")
+    return Verdict(Reason.EXPAND_FAILED, f"{sizes}: {why_failed(pending)}")
+
+
+def is_on_its_way(observed: Observed, pending: Pending) -> bool:
+    is_first = observed.step is not None and not observed.step.first_requested_at
+    return is_first and observed.now < pending.at + IN_FLIGHT
+
+
+def is_attempt_due(observed: Observed, pending: Pending) -> bool:
+    """After 1, 2, 4, 8... polls, but at least every half hour; at once if it is no longer allowed as it stands."""
+    if pending.size_bytes > (observed.policy.spec.max_size or 0):
+        return True
+    polls: int = 2 ** min(max(observed.step.attempt - 1, 0) if observed.step else 0, MOST_DOUBLINGS)
+    wait = max(IN_FLIGHT, min(observed.policy.spec.poll_interval * polls, LONGEST_WAIT))
+    return observed.now >= pending.at + wait
+
+
+def why_failed(pending: Pending) -> str:
+    if pending.has_arrived:
+        return "the claim took it up, but its request did not change: the admission policy is missing or was not asked"
+    return "it did not arrive: a quota or another admission check refused it (the claim's Events tell), or no sync came"
 
 
 def cooldown(observed: Observed) -> Verdict | None:
@@ -247,8 +282,19 @@ def expand(observed: Observed) -> Verdict:
     if not observed.policy.applies:
         return Verdict(Reason.WOULD_EXPAND, f"{message} (mode Observe)", size)
     if observed.step is None:
-        return Verdict(Reason.SELECTED, message, size)
+        return without_expansion(observed, message, size)
+    if pending := observed.pending:
+        message = f"{message}, asked for again since {format_time(observed.failing_since or pending.at)}"
+        return Verdict(Reason.EXPAND_FAILED, f"{message}: {why_failed(pending)}", size, is_step=True)
     return Verdict(Reason.EXPAND_REQUESTED, message, size, is_step=True)
+
+
+def without_expansion(observed: Observed, message: str, size: int) -> Verdict:
+    """A VolumeExpansion comes into being within a moment; if it does not, nothing will grow."""
+    is_late = observed.before in (Reason.SELECTED, Reason.EXPAND_FAILED)
+    if is_late and observed.since and observed.now - observed.since >= IN_FLIGHT:
+        return Verdict(Reason.EXPAND_FAILED, f"{message}: its VolumeExpansion is not created", size)
+    return Verdict(Reason.SELECTED, message, size)
 
 
 def fullness(observed: Observed) -> str:
@@ -276,6 +322,7 @@ CHECKS: Sequence[Check] = (
     # Its StorageClass: the API server would refuse.
     storage_class,
     # The metrics: do they speak about this claim, as it is now?
+    new_claim,
     no_metrics,
     stale_metrics,
     shared_filesystem,
@@ -307,6 +354,7 @@ OF_METRICS = frozenset(
         Reason.NO_METRICS_FOR_ANY_CLAIM,
         Reason.NO_METRICS,
         Reason.METRICS_LOST,
+        Reason.OLD_METRICS,
         Reason.INVALID_METRICS,
         Reason.SEVERAL_CLUSTERS,
     }
@@ -318,7 +366,7 @@ FINE = OF_METRICS | {
     Reason.NOT_BOUND,
     Reason.BELOW_THRESHOLD,
     Reason.EXPAND_REQUESTED,
-    Reason.COOLDOWN,
+    Reason.NEW_CLAIM,
     Reason.SELECTED,
     Reason.WOULD_EXPAND,
 }
@@ -332,21 +380,28 @@ def is_blocked(observed: Observed, verdict: Verdict) -> bool:
     """Whether the claim is full and cannot grow."""
     if verdict.reason in FINE or not observed.is_full:
         return False
+    if verdict.reason is Reason.COOLDOWN:
+        return observed.steps[-1] + observed.policy.spec.cooldown_period - observed.now > STUCK_AFTER
     if verdict.reason in PASSING:
         since = observed.resizing_since
-        return since is None or observed.now - since > STUCK_AFTER
+        # When it began may not be known at first sight.
+        return observed.before == verdict.reason if since is None else observed.now - since > STUCK_AFTER
     return True
 
 
 def is_unknown(observed: Observed, verdict: Verdict) -> bool:
     """Whether nobody knows how full the claim is, and should: what no pod uses any more cannot fill."""
     is_idle = verdict.reason is Reason.METRICS_LOST and not observed.is_full
-    return verdict.reason in OF_METRICS and not is_idle
+    is_unlisted = verdict.reason is Reason.NO_METRICS and not observed.was_listed
+    return verdict.reason in OF_METRICS and not is_idle and not is_unlisted
 
 
 def stuck_seconds(observed: Observed, verdict: Verdict) -> int | None:
     """For how long a step has been asked for without effect; None if none is."""
-    if verdict.reason not in (Reason.RESIZE_IN_PROGRESS, Reason.RESIZE_FAILED, Reason.EXPAND_FAILED):
+    if verdict.reason is Reason.EXPAND_FAILED:
+        since = observed.failing_since
+    elif verdict.reason in (Reason.RESIZE_IN_PROGRESS, Reason.RESIZE_FAILED):
+        since = observed.resizing_since
+    else:
         return None
-    since = observed.resizing_since
     return None if since is None else max(0, int((observed.now - since).total_seconds()))

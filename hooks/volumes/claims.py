@@ -21,7 +21,9 @@ REQUESTED_SIZE = "volume-autoscaler.io/requested-size"
 REQUESTED_AT = "volume-autoscaler.io/requested-at"
 REQUESTED_BY = "volume-autoscaler.io/requested-by"
 HISTORY = "volume-autoscaler.io/resize-history"
-"""JSON: the last steps, oldest first, each with its time and sizes."""
+"""JSON: the last steps that the claim took up, oldest first, each with its time and sizes."""
+BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+"""Where claims from before Kubernetes 1.6 name their StorageClass."""
 CONFLICT = "volume-autoscaler.io/conflict"
 """Which VolumeAutoscalers want this claim, where there are several: none of them grows it."""
 PAUSED = "volume-autoscaler.io/paused"
@@ -58,12 +60,14 @@ class ClaimStatus(wire.Model):
     allocated_resource_statuses: dict[str, str] | None = None
 
 
-class Resize(wire.Model):
-    """One entry of the history."""
+class Resize(wire.Model, omit_defaults=True):
+    """One entry of the history: a step that the claim took up."""
 
     at: str
+    step: str = ""  # when the step was decided, by which its VolumeExpansion is known again
     from_: str = msgspec.field(default="", name="from")
     to: str = ""
+    shown: bool = False  # the request was seen at this size: whoever lowered it since meant to
 
 
 class Claim(wire.Model, kw_only=True):
@@ -101,8 +105,17 @@ class Claim(wire.Model, kw_only=True):
         return bytes_of((self.status.capacity or {}).get("storage"))
 
     @property
+    def storage_class(self) -> str:
+        return self.spec.storage_class_name or self.annotation(BETA_CLASS)
+
+    @property
     def history(self) -> Sequence[Resize]:
         return read_history(self.annotation(HISTORY))
+
+    def has_effect(self, resize: Resize) -> bool:
+        """Whether the request shows it, or did. One that cannot be read counts: it may have."""
+        size = bytes_of(resize.to)
+        return resize.shown or size is None or size <= (self.request_bytes or 0)
 
     def annotation(self, key: str) -> str:
         return (self.metadata.annotations or {}).get(key, "")

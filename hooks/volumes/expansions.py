@@ -4,8 +4,6 @@ An expansion exists from the moment that a claim is selected; it has a size from
 read from what was last written, not from what somebody may have edited since: Metacontroller puts that back.
 """
 
-from collections.abc import Mapping
-
 import msgspec
 
 from hooks import wire
@@ -31,6 +29,8 @@ class Step(wire.Model):
     reason: str = ""
     message: str = ""
     requested_at: str = ""
+    first_requested_at: str = ""  # of the steps that came to nothing and that this one repeats
+    filesystem_bytes: int = 0  # the size of the file system then; metrics that still show it are from before
     count: int = 0
     attempt: int = 0
 
@@ -85,9 +85,6 @@ class _Applied(wire.Model):
     spec: Step
 
 
-Expansions = Mapping[str, Expansion]
-
-
 def name_for(autoscaler: str, claim: str) -> str:
     return names.join_name(names.DEFAULT, autoscaler, claim)
 
@@ -109,5 +106,5 @@ def child(name: str, step: Step) -> JsonObject:
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": {"name": name, "labels": labels} if labels else {"name": name},
-        "spec": {key: value for key, value in fields.items() if value != ""},
+        "spec": {key: value for key, value in fields.items() if value or key in ("count", "attempt")},
     }

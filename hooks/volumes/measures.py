@@ -10,8 +10,6 @@ from hooks.volumes.steps import is_repeat
 from hooks.volumes.usage import Filesystem
 from hooks.wire import Gauges, Measurement
 
-CLAIMS = "volume_autoscaler_claims"
-
 
 def counts(
     owner: Mapping[str, str], policy: Policy, judged: Sequence[Judged], previous: Previous
@@ -23,7 +21,9 @@ def counts(
     failures = {
         "resolve_pvcs": int(policy.target is None or bool(policy.target.name and not judged)),
         "prometheus_query": sum(item.is_unknown for item in judged),
-        "patch_pvc": sum(previous.reason(item.name) != Reason.EXPAND_FAILED for item in refused),
+        "patch_pvc": sum(
+            previous.reason(item.name) != Reason.EXPAND_FAILED and previous.knows(item.name) for item in refused
+        ),
     }
     for reason, count in failures.items():
         if count:

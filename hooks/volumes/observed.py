@@ -7,37 +7,32 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from hooks.kube.quantity import format_binary
-from hooks.volumes.claims import (
-    REQUESTED_AT,
-    REQUESTED_SIZE,
-    RESIZE_ERRORS,
-    RESIZING,
-    Claim,
-    bytes_of,
-    time_of,
-)
+from hooks.volumes.claims import REQUESTED_AT, RESIZE_ERRORS, RESIZING, Claim, bytes_of, time_of
 from hooks.volumes.expansions import Step
 from hooks.volumes.policy import Policy
 from hooks.volumes.usage import Fault, Filesystem, Unavailable
 
 MOST_SKEW = timedelta(minutes=1)
-"""Times further in the future come from a broken clock: to wait for them could take for ever."""
+"""How far clocks may differ."""
+LINGERING = timedelta(minutes=5)
+"""For so long after a claim was deleted, the metrics of its volume may still be there, under its name."""
 
 
 class LastSample(NamedTuple):
     """What an earlier poll saw of a claim that has no metrics now."""
 
     percent: int
-    at: datetime
+    inode_percent: int | None
+    at: datetime | None  # None if the volume was being resized then: it may be of before
 
 
-class Asked(NamedTuple):
-    """The last step that was asked for."""
+class Pending(NamedTuple):
+    """A step that is asked for and that the claim's request has never shown."""
 
     size_bytes: int
     size: str
     at: datetime
-    has_arrived: bool  # the claim carries it in its annotations
+    has_arrived: bool  # the claim has taken it up
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +46,10 @@ class Observed:
     filesystem: Filesystem | Fault | Unavailable | None = None
     has_others: bool = False  # whether the backend knows other claims of the namespace
     last_sample: LastSample | None = None
+    was_listed: bool = True  # the last poll had room for it in its report
+    before: str = ""  # what the last poll reported as the reason
+    since: datetime | None = None  # when that was
+    watched_since: datetime | None = None  # when the VolumeAutoscaler was created
 
     @property
     def request_bytes(self) -> int:
@@ -73,7 +72,9 @@ class Observed:
 
     @property
     def inode_percent(self) -> int | None:
-        return self.filesystem.inode_percent if isinstance(self.filesystem, Filesystem) else None
+        if isinstance(self.filesystem, Filesystem):
+            return self.filesystem.inode_percent
+        return self.last_sample.inode_percent if self.last_sample else None
 
     @property
     def is_full(self) -> bool:
@@ -83,37 +84,54 @@ class Observed:
         return is_out_of_inodes or (self.percent or 0) >= self.policy.spec.threshold_percent
 
     @property
-    def asked(self) -> Asked | None:
-        """The later of what the expansion and what the claim's annotations say."""
-        on_claim = self.claim.annotation(REQUESTED_AT)
-        carried = _asked(self, self.claim.annotation(REQUESTED_SIZE), on_claim, has_arrived=True)
-        if self.step is None or self.step.requested_at == on_claim:
-            return carried
-        is_recorded = any(resize.at == self.step.requested_at for resize in self.claim.history)
-        wanted = _asked(self, self.step.size, self.step.requested_at, has_arrived=is_recorded)
-        return max(filter(None, (carried, wanted)), key=lambda asked: asked.at, default=None)
+    def pending(self) -> Pending | None:
+        size, at = (bytes_of(self.step.size), time_of(self.step.requested_at)) if self.step else (None, None)
+        if self.step is None or size is None or at is None or size <= self.request_bytes:
+            return None
+        taken = next((resize for resize in self.claim.history if resize.step == self.step.requested_at), None)
+        if taken and taken.shown:
+            return None
+        return Pending(size, self.step.size, min(at, self.now), has_arrived=taken is not None)
 
     @property
-    def outstanding(self) -> Asked | None:
-        """A step that the claim's request does not show."""
-        asked = self.asked
-        return asked if asked and asked.size_bytes > self.request_bytes else None
+    def failing_since(self) -> datetime | None:
+        """When the first of the steps was asked for that came to nothing."""
+        first = time_of(self.step.first_requested_at) if self.step else None
+        return first or (self.pending.at if self.pending else None)
 
     @property
     def steps(self) -> Sequence[datetime]:
-        """When steps were asked for, oldest first, as far as they are remembered."""
-        texts = {resize.at for resize in self.claim.history}
-        texts |= {self.claim.annotation(REQUESTED_AT), self.step.requested_at if self.step else ""}
-        return sorted(at for at in map(time_of, texts) if at and at <= self.now + MOST_SKEW)
+        """When the claim grew, oldest first, as far as it remembers; a step without effect is none.
+
+        A time ahead of the clock by more than a cooldown is of a broken clock: to wait for it could take for ever.
+        """
+        history, step = self.claim.history, self.step
+        idle = {resize.at for resize in history if not self.claim.has_effect(resize)}
+        texts = {resize.at for resize in history} | {self.claim.annotation(REQUESTED_AT)}
+        is_forgotten = step is not None and all(resize.step != step.requested_at for resize in history)
+        if step and is_forgotten and (bytes_of(step.size) or 2**64) <= self.request_bytes:
+            texts |= {step.requested_at}  # somebody wiped the claim's annotations
+        latest = self.now + max(MOST_SKEW, self.policy.spec.cooldown_period)
+        return sorted(at for at in map(time_of, texts - idle) if at and at <= latest)
 
     @property
     def resizing_since(self) -> datetime | None:
-        """When the resize began that is under way, as far as is known: ours by its step, another by its condition."""
-        asked = self.asked
-        if asked and asked.size_bytes >= self.request_bytes:
-            return asked.at
-        condition = self.claim.condition((*RESIZING, *RESIZE_ERRORS))
-        return time_of(condition.last_transition_time) if condition else None
+        """When the resize began that is under way: ours by its step, another by its condition, if it has one yet."""
+        last = self.claim.history[-1] if self.claim.history else None
+        is_under_way = self.request_bytes > self.capacity_bytes
+        if last and is_under_way and bytes_of(last.to) == self.request_bytes:
+            return time_of(last.at)
+        if condition := self.claim.condition((*RESIZING, *RESIZE_ERRORS)):
+            return time_of(condition.last_transition_time)
+        return None if is_under_way or not self.steps else self.steps[-1]
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it appeared so lately that the metrics may be of a claim that had its name before."""
+        created = time_of(self.claim.metadata.creation_timestamp)
+        if created is None or self.watched_since is None or created <= self.watched_since:
+            return False
+        return self.now - created < LINGERING
 
     @property
     def acts_on_last_sample(self) -> bool:
@@ -121,16 +139,10 @@ class Observed:
 
         Not if the backend knows no other claim: then it is the metrics that are broken.
         """
-        if self.policy.spec.on_metrics_lost != "StepOnce" or self.last_sample is None or not self.has_others:
+        last = self.last_sample
+        if self.policy.spec.on_metrics_lost != "StepOnce" or last is None or last.at is None or not self.has_others:
             return False
-        return not self.steps or self.last_sample.at > self.steps[-1]
-
-
-def _asked(observed: Observed, size: str, at: str, *, has_arrived: bool) -> Asked | None:
-    n_bytes, time = bytes_of(size), time_of(at)
-    if n_bytes is None or time is None or time > observed.now + MOST_SKEW:
-        return None
-    return Asked(n_bytes, size, time, has_arrived)
+        return self.is_full and (not self.steps or last.at > self.steps[-1])
 
 
 @lru_cache(maxsize=4096)

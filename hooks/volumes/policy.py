@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from hooks import wire
@@ -19,7 +19,7 @@ from hooks.kube.metadata import JsonObject
 from hooks.kube.quantity import InvalidQuantity, format_binary, whole_bytes
 from hooks.kube.selector import InvalidSelector, Selector, parse_selector
 
-API_VERSION, KIND, RESOURCE = "autoscaling.volume-autoscaler.io/v1alpha1", "VolumeAutoscaler", "volumeautoscalers"
+API_VERSION, KIND = "autoscaling.volume-autoscaler.io/v1alpha1", "VolumeAutoscaler"
 MIB, GIB = 2**20, 2**30
 TOO_LARGE = 2**63 - 1  # Kubernetes counts bytes in 64 bits; what is larger becomes this
 SHORTEST_POLL = timedelta(seconds=10)
@@ -62,17 +62,23 @@ Wait = Annotated[timedelta, BeforeValidator(_duration(timedelta(), "must not be 
 Window = Annotated[timedelta, BeforeValidator(_duration(timedelta(microseconds=1), "must be above zero"))]
 
 
-class TargetSpec(wire.Spec):
+class Written(wire.Spec):
+    """As people write it: by the names of the CRD alone."""
+
+    model_config = ConfigDict(populate_by_name=False)
+
+
+class TargetSpec(Written):
     pvc_name: str | None = Field(default=None, min_length=1, max_length=253)
     selector: JsonObject | None = None
 
 
-class BudgetSpec(wire.Spec):
+class BudgetSpec(Written):
     count: int = Field(ge=1, le=10)
     window: Window
 
 
-class PolicySpec(wire.Spec):
+class PolicySpec(Written):
     """The spec of a VolumeAutoscaler with the original's defaults."""
 
     target: JsonObject | None = None

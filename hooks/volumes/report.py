@@ -15,7 +15,7 @@ from hooks.kube.events import event
 from hooks.kube.metadata import JsonObject, name_of
 from hooks.kube.times import format_time
 from hooks.volumes import claims, policy
-from hooks.volumes.checks import Reason, Verdict, is_blocked, is_unknown
+from hooks.volumes.checks import MOST_NAMES, Reason, Verdict, is_blocked, is_unknown, listed
 from hooks.volumes.claims import Resize, bytes_of, time_of
 from hooks.volumes.observed import LastSample, Observed, show
 from hooks.volumes.policy import Policy
@@ -23,7 +23,6 @@ from hooks.volumes.usage import Filesystem
 
 MOST_ENTRIES = 500
 """An entry takes some 350 bytes, and the whole list is written at every poll."""
-MOST_NAMES = 10
 READY, EXPANDABLE = "Ready", "Expandable"
 COMPONENT = "volume-autoscaler"
 NEWS = timedelta(hours=1)
@@ -35,6 +34,20 @@ POLLING, NO_PVCS_FOUND, PROMETHEUS_UNAVAILABLE, CLAIMS_BLOCKED = (
     "PrometheusUnavailable",
     "ClaimsBlocked",
 )
+
+SETTLED = frozenset(
+    {
+        Reason.BELOW_THRESHOLD,
+        Reason.BUDGET_EXHAUSTED,
+        Reason.COOLDOWN,
+        Reason.EXPAND_FAILED,
+        Reason.EXPAND_REQUESTED,
+        Reason.MAX_SIZE_REACHED,
+        Reason.SELECTED,
+        Reason.WOULD_EXPAND,
+    }
+)
+"""With these, the usage was that of the volume as it was then, and not of one that was being resized."""
 
 WORTH_AN_EVENT = frozenset(
     {
@@ -72,7 +85,8 @@ class Judged(NamedTuple):
     def last_resize(self) -> Resize | None:
         """The last step that the claim shows."""
         request = self.observed.request_bytes
-        return next((r for r in reversed(self.observed.claim.history) if (bytes_of(r.to) or 2**64) <= request), None)
+        shown = (r for r in reversed(self.observed.claim.history) if (bytes_of(r.to) or 2**64) <= request)
+        return next(shown, None)
 
 
 @dataclass(frozen=True)
@@ -113,12 +127,18 @@ class Previous:
     def reason(self, claim: str) -> str:
         return str(self.entries.get(claim, {}).get("reason", ""))
 
+    def knows(self, claim: str) -> bool:
+        """Whether it would have listed the claim, had it seen it."""
+        return claim in self.entries or len(self.entries) < MOST_ENTRIES
+
     def last_sample(self, claim: str) -> LastSample | None:
         """When it was taken: the entry says so if metrics were lost before, else it was at the last poll."""
         entry = self.entries.get(claim, {})
-        percent, at = _int(entry.get("usagePercent")), entry.get("lastSampleTime") or self.status.get("lastPollTime")
+        percent, at = _int(entry.get("usagePercent")), entry.get("lastSampleTime")
+        if at is None and entry.get("reason") in SETTLED:
+            at = self.status.get("lastPollTime")
         time = time_of(at) if isinstance(at, str) else None
-        return None if percent is None or time is None else LastSample(percent, time)
+        return None if percent is None else LastSample(percent, _int(entry.get("inodePercent")), time)
 
 
 def _int(value: Any) -> int | None:
@@ -148,7 +168,7 @@ def _severity(item: Judged) -> tuple[bool, bool, int, str]:
 
 def entry(item: Judged, previous: Previous) -> JsonObject:
     observed, verdict, last = item.observed, item.verdict, item.last_resize
-    outstanding = observed.outstanding
+    pending = observed.pending
     return {
         "name": item.name,
         "currentSize": show(observed.capacity_bytes) if observed.capacity_bytes else None,
@@ -156,7 +176,7 @@ def entry(item: Judged, previous: Previous) -> JsonObject:
         "lastScaleTime": last.at if last and time_of(last.at) else None,
         "lastScaleSize": last.to if last else None,
         "desiredSize": show(verdict.size_bytes) if verdict.size_bytes else None,
-        "requestedSize": outstanding.size if outstanding and not verdict.is_step else None,
+        "requestedSize": pending.size if pending and not verdict.is_step else None,
         "reason": str(verdict.reason),
         "message": verdict.message,
     }
@@ -175,7 +195,7 @@ def _usage(observed: Observed, previous: Previous) -> JsonObject:
         return {}
     old = previous.entries.get(observed.claim.name, {})
     kept = {key: _int(old.get(key)) for key in ("usageBytes", "usagePercent", "inodePercent")}
-    return kept | {"lastSampleTime": format_time(observed.last_sample.at)}
+    return kept | {"lastSampleTime": format_time(observed.last_sample.at) if observed.last_sample.at else None}
 
 
 # Conditions
@@ -241,14 +261,9 @@ def reasons(items: Sequence[Judged]) -> str:
     by_sentence: dict[tuple[Reason, str], list[str]] = {}
     for item in items:
         by_sentence.setdefault((item.verdict.reason, item.verdict.message), []).append(item.name)
-    parts = [f"{_listed(names)}: {reason}: {sentence}" for (reason, sentence), names in by_sentence.items()]
+    parts = [f"{listed(names)}: {reason}: {sentence}" for (reason, sentence), names in by_sentence.items()]
     hidden = len(parts) - MOST_NAMES
     return "; ".join(parts[:MOST_NAMES]) + (f"; and {hidden} more" if hidden > 0 else "")
-
-
-def _listed(names: Sequence[str]) -> str:
-    hidden = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {hidden} more" if hidden > 0 else "")
 
 
 # Events
@@ -280,9 +295,10 @@ def _news(item: Judged, previous: Previous, now: datetime) -> Iterator[tuple[str
         yield EXPANDED, f"{last.from_} -> {last.to}", last.at
     verdict, observed = item.verdict, item.observed
     is_idle = verdict.reason is Reason.METRICS_LOST and not item.is_unknown
-    if verdict.reason in WORTH_AN_EVENT and verdict.reason != previous.reason(item.name) and not is_idle:
-        asked = observed.outstanding
-        yield verdict.reason, verdict.message, f"{observed.base_bytes} {format_time(asked.at) if asked else ''}"
+    is_change = verdict.reason != previous.reason(item.name) and previous.knows(item.name)
+    if verdict.reason in WORTH_AN_EVENT and is_change and not is_idle:
+        since = observed.failing_since
+        yield verdict.reason, verdict.message, f"{observed.base_bytes} {format_time(since) if since else ''}"
 
 
 def _scaled_at(previous: Previous, claim: str) -> str:

@@ -6,8 +6,9 @@ all their labels are one reading of one file system; of several readings the ful
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from fractions import Fraction
 from typing import NamedTuple
 
 PREFIX = "kubelet_volume_stats_"
@@ -62,7 +63,7 @@ class Fault(StrEnum):
     """Why the series of a claim cannot be used, where there are some."""
 
     NO_METRICS = "NoMetrics"  # the size or the use of the file system is missing
-    STALE_METRICS = "StaleMetrics"  # the samples are too old
+    OLD_METRICS = "OldMetrics"  # the samples are too old
     INVALID_METRICS = "InvalidMetrics"  # numbers that no file system can have
     SEVERAL_CLUSTERS = "SeveralClusters"  # claims of this name in several clusters
 
@@ -97,36 +98,31 @@ def read_usages(samples: Iterable[Sample], *, now: float) -> Usages:
 
 
 def _read_claim(readings: Mapping[frozenset[tuple[str, str]], Mapping[str, Sample]], now: float) -> Filesystem | Fault:
-    clusters = {value for identity in readings for key, value in identity if key == CLUSTER_LABEL}
+    clusters = {dict(identity).get(CLUSTER_LABEL) for identity in readings}
     if len(clusters) > 1:
         return Fault.SEVERAL_CLUSTERS
     read = [_read_filesystem(samples, now) for samples in readings.values()]
     usable = [reading for reading in read if isinstance(reading, Filesystem)]
     if not usable:
         return max((reading for reading in read if isinstance(reading, Fault)), key=list(Fault).index)
-    fullest = max(usable, key=_fullness)
-    is_abnormal = any(reading.is_abnormal for reading in usable)
-    return fullest if fullest.is_abnormal == is_abnormal else _abnormal(fullest)
-
-
-def _fullness(reading: Filesystem) -> tuple[int, int, int]:
-    """Percent times a million, as a whole number; then the smaller one, so that the order of series does not matter."""
-    return (
-        reading.filled_bytes * 10**8 // reading.capacity_bytes,
-        reading.inodes_used * 10**8 // reading.inodes if reading.inodes else 0,
-        -reading.capacity_bytes,
+    if len(usable) == 1:
+        return usable[0]
+    fullest, busiest = max(usable, key=_fullness), max(usable, key=_inode_fullness)
+    return replace(
+        fullest,
+        inodes=busiest.inodes,
+        inodes_used=busiest.inodes_used,
+        is_abnormal=any(reading.is_abnormal for reading in usable),
     )
 
 
-def _abnormal(reading: Filesystem) -> Filesystem:
-    return Filesystem(
-        reading.capacity_bytes,
-        reading.used_bytes,
-        reading.filled_bytes,
-        reading.inodes,
-        reading.inodes_used,
-        is_abnormal=True,
-    )
+def _fullness(reading: Filesystem) -> tuple[Fraction, int, int]:
+    """Of equally full ones the smaller, so that the order of series does not matter."""
+    return Fraction(reading.filled_bytes, reading.capacity_bytes), -reading.capacity_bytes, reading.used_bytes
+
+
+def _inode_fullness(reading: Filesystem) -> tuple[Fraction, int]:
+    return Fraction(reading.inodes_used, reading.inodes) if reading.inodes else Fraction(-1), -reading.inodes
 
 
 def _read_filesystem(samples: Mapping[str, Sample], now: float) -> Filesystem | Fault:
@@ -159,4 +155,4 @@ def _why_not(samples: Mapping[str, Sample], fresh: Mapping[str, float]) -> Fault
     needed = [metric for metric in ("capacity_bytes", "used_bytes", "available_bytes") if metric in samples]
     if any(metric in fresh and _whole(fresh[metric]) is None for metric in needed):
         return Fault.INVALID_METRICS
-    return Fault.STALE_METRICS if any(metric not in fresh for metric in needed) else Fault.NO_METRICS
+    return Fault.OLD_METRICS if any(metric not in fresh for metric in needed) else Fault.NO_METRICS
