@@ -205,6 +205,8 @@ def rest(situation: Situation) -> wire.Outcome:
     last = min(situation.previous.last_poll or situation.now, situation.now)
     until = last + situation.policy.spec.poll_interval - situation.now
     status = {key: value for key, value in situation.previous.status.items() if key != "observedGeneration"}
+    if status:  # which may be an older one than is there by now: at least it must not count less
+        status["totalScaleEvents"] = max(situation.previous.total, total(situation.steps, situation.retired))
     children = [*as_written(situation), *(situation.request.children.events or {}).values()]
     response = wire.CompositeResponse(
         status=status, children=children, resync_after_seconds=max(1, math.ceil(until.total_seconds()))
@@ -241,7 +243,7 @@ def observe(situation: Situation, usage: Usages | Unavailable | None) -> Iterato
 def lost_sample(
     situation: Situation, claim: Claim, found: Filesystem | Fault | Unavailable | None
 ) -> LastSample | None:
-    return None if isinstance(found, Filesystem) else situation.previous.last_sample(claim.name)
+    return None if isinstance(found, Filesystem) else situation.previous.last_sample(claim.name, claim.uid)
 
 
 def rivals_by_claim(situation: Situation) -> Mapping[str, Sequence[str]]:
@@ -259,9 +261,8 @@ def rivals_by_claim(situation: Situation) -> Mapping[str, Sequence[str]]:
 
 def answer(situation: Situation, judged: Sequence[Judged]) -> wire.Outcome:
     steps, retired = next_steps(situation, judged)
-    total = sum(step.count for step in steps.values()) + (retired.count if retired else 0)
     spec = situation.policy.spec
-    status = report.status(situation.policy, judged, situation.previous, total=total, now=situation.now)
+    status = report.status(situation.policy, judged, situation.previous, total=total(steps, retired), now=situation.now)
     response = wire.CompositeResponse(
         status=status,
         children=[*children(situation, steps, retired), *events(situation, judged, status)],
@@ -286,12 +287,19 @@ def next_steps(situation: Situation, judged: Sequence[Judged]) -> tuple[Mapping[
         return {**situation.steps, **taken_back}, situation.retired
     wanted = [item for item in judged if not item.observed.claim.is_deleting or item.name in situation.steps]
     steps = {item.name: next_step(item.observed, item.verdict, situation.steps.get(item.name)) for item in wanted}
-    gone = sum(step.count for name, step in situation.steps.items() if name not in steps)
+    # In two syncs, so that they are counted once however long they take to go.
+    leaving = {name: step for name, step in situation.steps.items() if name not in steps and step.count}
+    steps |= {name: Step(claim_name=name, claim_uid=step.claim_uid) for name, step in leaving.items()}
     before = situation.retired.count if situation.retired else 0
-    if not before + gone:
+    count = before + sum(step.count for step in leaving.values())
+    if not count:
         return steps, None
     message = "steps of claims that are gone or no longer selected"
-    return steps, Step(reason=expansions.RETIRED, message=message, count=before + gone)
+    return steps, Step(reason=expansions.RETIRED, message=message, count=count)
+
+
+def total(steps: Mapping[str, Step], retired: Step | None) -> int:
+    return sum(step.count for step in steps.values()) + (retired.count if retired else 0)
 
 
 def children(situation: Situation, steps: Mapping[str, Step], retired: Step | None) -> Iterator[JsonObject]:

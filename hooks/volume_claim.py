@@ -243,7 +243,7 @@ def decide(observed: Observed) -> Verdict:
 def report(observed: Observed, verdict: Verdict) -> wire.Outcome:
     changes = bool(verdict.annotations)
     response = wire.DecoratorResponse(
-        annotations=verdict.annotations, resync_after_seconds=RESYNC_SECONDS if changes else 0
+        annotations=verdict.annotations, resync_after_seconds=resync_seconds(observed, verdict) if changes else 0
     )
     if verdict.reason in QUIET:
         return wire.Outcome(response=response)
@@ -256,6 +256,16 @@ def report(observed: Observed, verdict: Verdict) -> wire.Outcome:
         field=f"annotations.{next(iter(verdict.annotations))}" if changes else "",
     )
     return wire.Outcome(response=response, decisions=[decision])
+
+
+def resync_seconds(observed: Observed, verdict: Verdict) -> int:
+    """Soon, but the more rarely the longer a step has been refused: each time, the claim gets a Warning Event."""
+    if verdict.reason is not Reason.REQUESTED:
+        return RESYNC_SECONDS
+    step = observed.only.spec
+    since = claims.time_of(step.first_requested_at) or claims.time_of(step.requested_at) or observed.now
+    waited = (observed.now - since).total_seconds()
+    return max(RESYNC_SECONDS, int(waited / 2))
 
 
 QUIET = (Reason.SHOWN, Reason.NOT_MANAGED, Reason.NOTHING_REQUESTED, Reason.ALREADY_REQUESTED, Reason.LARGE_ENOUGH)

@@ -125,7 +125,8 @@ def test_an_autoscaler_on_its_way_out_keeps_all_as_it_is() -> None:
     parent["metadata"]["deletionTimestamp"] = format_time(NOW)
     outcome = ask_autoscaler(parent=parent, own=[expansion(count=2)])
 
-    assert status_of(outcome) == {"lastPollTime": "2026-11-16T02:50:00Z", "pvcs": [], "claims": 1}
+    rested = {"lastPollTime": "2026-11-16T02:50:00Z", "pvcs": [], "claims": 1, "totalScaleEvents": 2}
+    assert status_of(outcome) == rested
     assert own_steps(outcome) == [{"claimName": "data-0", "claimUID": "uid-data-0", "count": 2, "attempt": 0}]
 
 
@@ -295,7 +296,9 @@ def test_the_steps_of_claims_that_are_gone_are_still_counted() -> None:
     assert retired["count"] == 4
     assert retired["reason"] == "Retired"
     assert status_of(outcome)["totalScaleEvents"] == status_of(again)["totalScaleEvents"] == 6
-    assert {step.get("claimName") for step in own_steps(outcome)} == {"data-0", None}
+    assert {step.get("claimName"): step["count"] for step in own_steps(outcome)} == {"data-0": 2, "gone": 0, None: 4}
+    last = ask_autoscaler(own=[expansion(count=1), expansion(claim_name="gone"), _stored(outcome, "retired")])
+    assert {step.get("claimName"): step["count"] for step in own_steps(last)} == {"data-0": 2, None: 4}
 
 
 def _stored(outcome: wire.Outcome, part: str) -> JsonObject:
@@ -381,6 +384,7 @@ def test_reports_a_claim_with_all_that_is_known() -> None:
         "pvcs": [
             {
                 "name": "data-0",
+                "uid": "uid-data-0",
                 "currentSize": "10Gi",
                 "usageBytes": 5368709120,
                 "usagePercent": 50,
@@ -415,7 +419,16 @@ def test_a_resize_that_was_undone_is_not_the_last_one() -> None:
 
 def test_keeps_the_last_usage_while_the_backend_is_down() -> None:
     """Case 19, and the original's first defect: an outage must not lose what is known."""
-    entries = [{"name": "data-0", "usageBytes": 5, "usagePercent": 97, "inodePercent": 3, "reason": "MaxSizeReached"}]
+    entries = [
+        {
+            "name": "data-0",
+            "uid": "uid-data-0",
+            "usageBytes": 5,
+            "usagePercent": 97,
+            "inodePercent": 3,
+            "reason": "MaxSizeReached",
+        }
+    ]
     first = ask_autoscaler(parent=autoscaler(status=polled(60, entries=entries)), usage=DOWN)
     later = ask_autoscaler(parent=autoscaler(status=status_of(first)), usage=DOWN, now=NOW + timedelta(seconds=60))
 
@@ -428,7 +441,7 @@ def test_keeps_the_last_usage_while_the_backend_is_down() -> None:
 
 def test_metrics_that_were_there_and_are_gone_are_lost() -> None:
     """Case 29."""
-    entries = [{"name": "data-0", "usagePercent": 97, "reason": "Cooldown"}]
+    entries = [{"name": "data-0", "uid": "uid-data-0", "usagePercent": 97, "reason": "Cooldown"}]
     outcome = ask_autoscaler(
         parent=autoscaler(status=polled(60, entries=entries)), usage=usages({"other": filesystem(5)})
     )
@@ -444,7 +457,7 @@ def test_metrics_that_were_there_and_are_gone_are_lost() -> None:
 )
 def test_a_claim_that_no_pod_uses_is_fine_unless_it_was_full(percent: int, expected: str) -> None:
     """Kubelets report no volume that is not mounted: what runs once an hour must not raise an alarm once an hour."""
-    entries = [{"name": "data-0", "usagePercent": percent}]
+    entries = [{"name": "data-0", "uid": "uid-data-0", "usagePercent": percent}]
     parent = autoscaler(status=polled(60, entries=entries))
     outcome = ask_autoscaler(parent=parent, usage=usages({"other": filesystem(5)}))
 
@@ -661,7 +674,7 @@ def test_a_condition_keeps_its_time_until_it_flips() -> None:
 
 
 def lost(percent: int = 97, *, status: JsonObject | None = None, **parts: Any) -> wire.Outcome:
-    entries = [{"name": "data-0", "usagePercent": percent, "reason": "Cooldown"}]
+    entries = [{"name": "data-0", "uid": "uid-data-0", "usagePercent": percent, "reason": "Cooldown"}]
     parent = autoscaler(status=status or polled(60, entries=entries), onMetricsLost="StepOnce")
     return ask_autoscaler(parent=parent, **({"usage": usages({"other": filesystem(5)})} | parts))
 
@@ -695,7 +708,12 @@ def test_step_once_takes_no_second_step_until_metrics_return() -> None:
         pytest.param({"status": polled(60)}, id="there is no last sample"),
         pytest.param({"own": [expansion(claim_uid="before")]}, id="the sample is of a claim that is gone"),
         pytest.param(
-            {"status": polled(60, entries=[{"name": "data-0", "usagePercent": 97, "reason": "ResizeInProgress"}])},
+            {
+                "status": polled(
+                    60,
+                    entries=[{"name": "data-0", "uid": "uid-data-0", "usagePercent": 97, "reason": "ResizeInProgress"}],
+                )
+            },
             id="the volume was being resized",
         ),
     ],
@@ -705,7 +723,7 @@ def test_step_once_takes_no_step(parts: dict[str, Any]) -> None:
 
 
 def test_step_once_counts_inodes_too() -> None:
-    entries = [{"name": "data-0", "usagePercent": 10, "inodePercent": 95, "reason": "Cooldown"}]
+    entries = [{"name": "data-0", "uid": "uid-data-0", "usagePercent": 10, "inodePercent": 95, "reason": "Cooldown"}]
     parent = autoscaler(status=polled(60, entries=entries), onMetricsLost="StepOnce", inodeThresholdPercent=90)
     outcome = ask_autoscaler(parent=parent, usage=usages({"other": filesystem(5)}))
 

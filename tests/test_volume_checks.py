@@ -355,7 +355,7 @@ CASES = {
     # Budget
     "case 53: the budget is spent": Case(
         "BudgetExhausted",
-        f"{FULL}; 2 of 2 resizes are used, the next is possible at 2026-11-16T04:00:00Z",
+        f"{FULL}; 2 of 2 resizes are used, the next is possible at 2026-11-16T04:01:00Z",
         spec={"resizeBudget": {"count": 2, "window": "24h"}},
         claim={"annotations": {HISTORY: history(ago(hours=30), ago(hours=23), ago(hours=2))}},
     ),
@@ -364,7 +364,7 @@ CASES = {
         f"{FULL}: 10Gi -> 12Gi",
         "12Gi",
         spec={"resizeBudget": {"count": 2, "window": "24h"}},
-        claim={"annotations": {HISTORY: history(ago(hours=24), ago(hours=2))}},
+        claim={"annotations": {HISTORY: history(ago(hours=24, minutes=1), ago(hours=2))}},
     ),
     # Steps under way, refused, and asked for again
     "on its way": Case(

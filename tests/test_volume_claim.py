@@ -1,6 +1,7 @@
 """What a claim takes up of the VolumeExpansion that is about it, and what it never does."""
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from hooks import volume_claim, wire
 from hooks.kube.metadata import JsonObject, compact_json
 from hooks.kube.quantity import whole_bytes
+from hooks.kube.times import format_time
 from hooks.volumes.claims import CONFLICT, HISTORY, PAUSED, REQUESTED_AT, REQUESTED_BY, REQUESTED_SIZE, read_history
 from tests.volumes import NOW, ask_claim, body_of, claim, expansion
 
@@ -123,6 +125,13 @@ def test_has_nothing_to_say(obj: dict[str, Any], related: JsonObject | None) -> 
 
     assert body_of(outcome) == {"labels": {}, "annotations": {}, "attachments": []}
     assert outcome.decisions == ()
+
+
+@pytest.mark.parametrize(("seconds", "resync"), [(0, 5), (10, 5), (60, 30), (3600, 1800)])
+def test_a_step_that_is_refused_is_tried_more_and_more_rarely(seconds: int, resync: int) -> None:
+    decided = format_time(NOW - timedelta(seconds=seconds))
+
+    assert body_of(ask_claim(related=[expansion(**(STEP | {"requested_at": decided}))]))["resyncAfterSeconds"] == resync
 
 
 def test_marks_the_step_that_the_request_shows() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,20 @@ from hooks.service.settings import Settings
 from hooks.volumes.usage import Question, Usages
 from tests.volumes import filesystem
 
+POLL_SECONDS = 10
 DATA = Path(__file__).parent / "data"
 RECORDED = sorted(path.stem for path in DATA.glob("volume-*.json"))
-STARTED = "2026-11-16T15:40:46Z"
+STARTED = "2026-11-16T15:58:19Z"
 
 
 def answer(recorded: Any) -> Any:
     """Asked at the second at which it was asked then, with a file system that is 90 % full."""
-    now = parse_time(recorded["response"].get("status", {}).get("lastPollTime", STARTED))
-    grown = now != parse_time(STARTED)
+    response = recorded["response"]
+    taken = response.get("annotations", {}).get("volume-autoscaler.io/requested-at", STARTED)
+    now = parse_time(response.get("status", {}).get("lastPollTime", taken))
+    if not recorded["path"].startswith("/volume-claim"):  # between two polls, the rest of the interval was left
+        now += timedelta(seconds=POLL_SECONDS - response.get("resyncAfterSeconds", POLL_SECONDS))
+    grown = now - parse_time(STARTED) > timedelta(seconds=POLL_SECONDS)
 
     async def ask(question: Question) -> Usages:
         assert question.namespace == "shop"

@@ -9,7 +9,7 @@ from hooks import wire
 from hooks.kube.times import format_time
 from hooks.volumes import usage
 from hooks.volumes.claims import RESIZE_ERRORS, RESIZING, bytes_of
-from hooks.volumes.observed import Observed, Pending, show
+from hooks.volumes.observed import MOST_SKEW, Observed, Pending, show
 from hooks.volumes.policy import GIB
 from hooks.volumes.usage import Fault, Filesystem, Unavailable
 
@@ -268,10 +268,11 @@ def budget_exhausted(observed: Observed) -> Verdict | None:
     budget = observed.policy.spec.resize_budget
     if budget is None:
         return None
-    recent = [at for at in observed.steps if at > observed.now - budget.window]
+    window = budget.window + MOST_SKEW  # the provider counts from when it began, not from when it was asked
+    recent = [at for at in observed.steps if at > observed.now - window]
     if len(recent) < budget.count:
         return None
-    free = format_time(recent[-budget.count] + budget.window)
+    free = format_time(recent[-budget.count] + window)
     message = f"{fullness(observed)}; {len(recent)} of {budget.count} resizes are used, the next is possible at {free}"
     return Verdict(Reason.BUDGET_EXHAUSTED, message)
 

@@ -131,9 +131,11 @@ class Previous:
         """Whether it would have listed the claim, had it seen it."""
         return claim in self.entries or len(self.entries) < MOST_ENTRIES
 
-    def last_sample(self, claim: str) -> LastSample | None:
+    def last_sample(self, claim: str, uid: str) -> LastSample | None:
         """When it was taken: the entry says so if metrics were lost before, else it was at the last poll."""
         entry = self.entries.get(claim, {})
+        if entry.get("uid") != uid:
+            return None  # of another claim that had this name
         percent, at = _int(entry.get("usagePercent")), entry.get("lastSampleTime")
         if at is None and entry.get("reason") in SETTLED:
             at = self.status.get("lastPollTime")
@@ -171,6 +173,7 @@ def entry(item: Judged, previous: Previous) -> JsonObject:
     pending = observed.pending
     return {
         "name": item.name,
+        "uid": observed.claim.uid or None,
         "currentSize": show(observed.capacity_bytes) if observed.capacity_bytes else None,
         **_usage(observed, previous),
         "lastScaleTime": last.at if last and time_of(last.at) else None,
