@@ -214,7 +214,7 @@ def test_a_refused_step_never_looks_healthy_however_long_the_poll() -> None:
     late = expansion(
         from_size="10Gi", size="12Gi", requested_at=format_time(NOW - timedelta(minutes=5)), count=1, attempt=1
     )
-    spec = {"pollInterval": "5m", "cooldownPeriod": "5m"}
+    spec: dict[str, Any] = {"pollInterval": "5m", "cooldownPeriod": "5m"}
     first = ask_autoscaler(parent=autoscaler(**spec), own=[late])
     step = step_of(first)
     assert step is not None

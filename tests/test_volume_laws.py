@@ -54,7 +54,7 @@ CONDITIONS = st.lists(
     ),
     max_size=2,
 )
-SPECS = st.fixed_dictionaries(
+SPECS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"maxSize": ODD_SIZES},
     optional={
         "thresholdPercent": st.sampled_from([0, 1, 50, 80, 99, 200]),

@@ -80,7 +80,9 @@ class Webhook:
 
     def answer(self, path: str, body: bytes) -> JsonObject | None:
         self.calls += 1
-        return None if self.is_broken or path != "/volume-claim/admit" else admit(wire.parse(AdmissionReview, body)).response.body()
+        if self.is_broken or path != "/volume-claim/admit":
+            return None
+        return admit(wire.parse(AdmissionReview, body)).response.body()
 
 
 @pytest.fixture(scope="module", params=["policy", "webhook"])
