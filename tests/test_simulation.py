@@ -9,19 +9,11 @@ import pytest
 from hooks.kube.metadata import annotations_of, uid_of
 from hooks.volumes.claims import HISTORY, REQUESTED_AT, REQUESTED_BY, REQUESTED_SIZE
 from hooks.volumes.policy import GIB
-from tests.simulation import (
-    AUTOSCALERS,
-    CLAIMS,
-    DAY,
-    EXPANSIONS,
-    HOUR,
-    MINUTE,
-    Broken,
-    Driver,
-    World,
-    live,
-    request_of,
-)
+from tests.simulation.exam import live
+from tests.simulation.ground import AUTOSCALERS, CLAIMS, DAY, EXPANSIONS, HOUR, MINUTE, request_of
+from tests.simulation.laws import Broken
+from tests.simulation.storage import Driver
+from tests.simulation.world import World
 
 # Lives of chance: `python -m tests.simulation --seeds 1000` for more
 
