@@ -17,7 +17,7 @@ run: .venv/runtime ## Serve the hooks on :8080 and show how to call them (PORT=â
 
 test: lint coverage e2e ## Everything, also end to end on a real control plane (the first time, builds it: 10 minutes)
 
-check: lint ## Lint, types, import contracts, unit and contract tests: under a minute
+check: lint ## Lint, types, import contracts, unit and contract tests: about a minute
 	$(BIN)/python -m pytest -m "not e2e" -q
 
 lint: .venv/dev ## Lint, types and import contracts

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from hooks import wire
 from hooks.app import HOOKS, create_app
-from hooks.service.endpoint import MOST_COMPLAINTS, Hook
+from hooks.service.endpoint import LARGE_BODY_BYTES, MOST_COMPLAINTS, Hook
 from hooks.service.logs import make_logger
 from hooks.service.pages import invitation
 from hooks.service.settings import Settings
@@ -370,6 +370,19 @@ def test_a_sync_that_polls_asks_once_and_one_that_rests_asks_nothing(app: App) -
 
     assert [question.namespace for question in app.questions] == ["db"]
     assert again["status"] == first["status"]
+
+
+def test_a_large_request_is_answered_as_a_small_one_is() -> None:
+    """In a thread of its own; also if it cannot be read."""
+    app = App(max_body_bytes=10 * LARGE_BODY_BYTES)
+    padding = {"padding": "x" * LARGE_BODY_BYTES}
+    small = app.post("/volume-autoscaler/sync", autoscaler_request())
+    large = app.post("/volume-autoscaler/sync", autoscaler_request() | padding)
+    labelled = app.post("/node-labeler/sync", {"object": node(name="a-compute-1")} | padding)
+
+    assert large.content == small.content
+    assert labelled.json()["labels"] == {"workload-type": "compute"}
+    assert app.post("/volume-autoscaler/sync", {"parent": 5} | padding).status_code == 422
 
 
 def test_a_kind_that_is_not_wired_is_asked_for_again_later(app: App) -> None:

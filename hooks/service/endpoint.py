@@ -1,10 +1,11 @@
 """A hook behind HTTP: the one place where outcomes become status codes, metrics and log lines."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
@@ -19,6 +20,8 @@ Clock = Callable[[], datetime]
 Action = Literal["sync", "customize", "admit"]
 Ask = Callable[[Question], Awaitable[Usages | Unavailable]]
 """How full volumes are, from outside."""
+Run = Callable[..., Awaitable[Any]]
+LARGE_BODY_BYTES = 512 * 1024
 MOST_COMPLAINTS = 1000
 """How many different complaints are remembered as said; the oldest is forgotten first."""
 
@@ -52,11 +55,24 @@ class Hook:
             return self.customize(wire.parse(wire.CustomizeRequest, body))
         if action == "admit" and self.admit:
             return self.admit(wire.parse(AdmissionReview, body))
-        request = wire.parse(self.request, body)
+        if len(body) > LARGE_BODY_BYTES:  # takes long: in a thread, so that probes are still answered
+            return await self._sync(asyncio.to_thread, body, now, ask)
         if self.question is None:
-            return self.sync(request, now=now)
-        question = self.question(request, now=now)
-        return self.sync(request, now=now, usage=await ask(question) if question else None)
+            return self.sync(wire.parse(self.request, body), now=now)
+        return await self._sync(_at_once, body, now, ask)
+
+    async def _sync(self, run: Run, body: bytes, now: datetime, ask: Ask) -> wire.Outcome:
+        request = await run(wire.parse, self.request, body)
+        known: dict[str, Any] = {}
+        if self.question is not None:
+            question = await run(self.question, request, now=now)
+            known = {"usage": await ask(question) if question else None}
+        outcome: wire.Outcome = await run(self.sync, request, now=now, **known)
+        return outcome
+
+
+async def _at_once(work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    return work(*arguments, **named)
 
 
 class BodyTooLarge(Exception):

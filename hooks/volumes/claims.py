@@ -29,6 +29,7 @@ CONFLICT = "volume-autoscaler.io/conflict"
 PAUSED = "volume-autoscaler.io/paused"
 """Set by people: the claim is left alone, unless the value is `false`."""
 
+LONGEST_REMEMBERED = 2048
 LONGEST_HISTORY = 10
 """The largest budget is ten steps: older ones decide nothing any more."""
 
@@ -152,6 +153,12 @@ def time_of(text: str | None) -> datetime | None:
 
 def read_history(text: str) -> Sequence[Resize]:
     """What cannot be read counts as no history: people can edit annotations."""
+    return _read_history(text) if len(text) <= LONGEST_REMEMBERED else _read_history.__wrapped__(text)
+
+
+@lru_cache(maxsize=4096)
+def _read_history(text: str) -> Sequence[Resize]:
+    """Remembered, because it is looked at several times in a sync."""
     try:
         history = msgspec.json.decode(text or "[]", type=list[Resize])
     except (msgspec.DecodeError, RecursionError):
