@@ -1,13 +1,14 @@
-"""Requests per second that one server process on one core answers, asked by this process from another core."""
+"""A server process on one core, asked by this process from another core, and how many requests it answers."""
 
 import asyncio
+import http.client
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -17,6 +18,7 @@ import uvloop
 
 CONNECTIONS = 16
 SERVER_CORE, CLIENT_CORE = 0, 1
+LONGEST_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -28,25 +30,45 @@ class Server:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def queued_seconds(self) -> float:
+        """For how long it could have run while something else had its core."""
+        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
+
+    def peak_bytes(self) -> int:
+        """The most memory that it ever had."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+    def request(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONGEST_SECONDS)) as connection:
+            connection.request(method, path, body)
+            response = connection.getresponse()
+            answer = response.read()
+        if response.status != 200:
+            raise RuntimeError(f"{path}: the server answered {response.status}")
+        return answer
+
 
 @contextmanager
-def serving(app: str) -> Iterator[Server]:
-    """uvicorn with one worker, on a core of its own."""
+def serving(app: str, settings: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """uvicorn with one worker, on a core of its own: this process leaves it meanwhile."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     command = [sys.executable, "-m", "uvicorn", app, "--host", "127.0.0.1", "--port", str(port), "--no-access-log"]
     process = subprocess.Popen(
         [*command, "--log-level", "error"],
-        env={**os.environ, "METAHOOKS_LOG_LEVEL": "error"},
+        env={**os.environ, "METAHOOKS_LOG_LEVEL": "error", **(settings or {})},
         stderr=subprocess.DEVNULL,
     )
+    cores = os.sched_getaffinity(0)
     try:
-        if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(process.pid, {SERVER_CORE})
+        os.sched_setaffinity(process.pid, {SERVER_CORE})
+        os.sched_setaffinity(0, {CLIENT_CORE})
         _await(port)
         yield Server(port, process.pid)
     finally:
+        os.sched_setaffinity(0, cores)
         process.terminate()
         process.wait()
 
@@ -101,8 +123,6 @@ def measure(server: Server, path: str, body: bytes, seconds: float) -> Rate:
     request = (
         f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     ).encode() + body
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {CLIENT_CORE})
     return uvloop.run(_measure(server, request, seconds))
 
 

@@ -1,16 +1,21 @@
 """Metahooks installed on the control plane, its hooks running, and somebody to drive the loop."""
 
 import os
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.drivers import DRIVERS, Driver, RealMetacontroller, real_metacontroller
 from tests.e2e.hook_server import ROOT, HookServer
+from tests.e2e.kubelets import Backend, backend
+from tests.e2e.volume_world import Played, Scenario, World, await_policy, create_storage_classes, faults, play
 
 HERE = Path(__file__).resolve().parent
+DEFAULT_OVERLAY = "deploy/overlays/default"
 IN_CLUSTER = "http://metahooks.metahooks.svc"
 NO_METACONTROLLER = "no `metacontroller` on PATH, and METACONTROLLER names none: only the stand-in drove these tests"
 
@@ -31,13 +36,12 @@ def installed(control_plane: ControlPlane, hooks: HookServer) -> ControlPlane:
     control_plane.kubectl("apply", "--validate=strict", "-f", own_crds)
     control_plane.kubectl("apply", "--validate=strict", "-k", str(ROOT / "deploy" / "crds"))
     control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
-    control_plane.kubectl("apply", "--validate=strict", "-k", str(ROOT / "deploy" / "overlays" / "default"))
-    apply_controllers(control_plane, hooks, "metacontroller")
+    apply_controllers(control_plane, hooks, DEFAULT_OVERLAY)
     return control_plane
 
 
 def apply_controllers(control_plane: ControlPlane, hooks: HookServer, folder: str) -> None:
-    """The controllers of one of our kustomizations, with the address of the hooks replaced."""
+    """One of our kustomizations that have controllers, with the address of the hooks replaced."""
     built = control_plane.kubectl("kustomize", str(ROOT / folder))
     assert IN_CLUSTER in built
     control_plane.kubectl("apply", "--validate=strict", "-f", "-", input=built.replace(IN_CLUSTER, hooks.url))
@@ -51,6 +55,51 @@ def driver(request: pytest.FixtureRequest, installed: ControlPlane, pytestconfig
     driver = DRIVERS[request.param](installed)
     yield driver
     driver.stop()
+
+
+@pytest.fixture(scope="session")
+def volume_backend(installed: ControlPlane, hooks: HookServer, controlplane_binaries: Path) -> Iterator[Backend]:
+    """All that growing needs: StorageClasses, the admission policy, and a Prometheus that the hooks ask."""
+    apply_controllers(installed, hooks, DEFAULT_OVERLAY)  # another test may have applied the controllers alone
+    create_storage_classes(installed.admin)
+    await_policy(installed.admin)
+    with backend(controlplane_binaries) as found:
+        hooks.restart({"METAHOOKS_PROMETHEUS_URL": found.prometheus.url})
+        yield found
+
+
+@pytest.fixture
+def world(
+    installed: ControlPlane, driver: Driver, hooks: HookServer, volume_backend: Backend, namespace: str
+) -> Iterator[World]:
+    """A namespace for claims that grow, and the check that all is at rest when the test is done."""
+    world = World(installed, driver, hooks, volume_backend, namespace)
+    yield world
+    try:
+        assert faults([world]) == {namespace: []}
+    finally:
+        world.clear()
+
+
+@pytest.fixture(scope="module")
+def played(
+    request: pytest.FixtureRequest, installed: ControlPlane, driver: Driver, hooks: HookServer, volume_backend: Backend
+) -> Iterator[Mapping[Scenario, Played]]:
+    """The scenarios of a module that were asked for."""
+    asked = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    worlds = {
+        cast("Scenario", item.callspec.params["scenario"]): World(
+            installed, driver, hooks, volume_backend, f"test-{uuid.uuid4().hex[:10]}"
+        )
+        for item in asked
+        if item.module is request.module and "scenario" in item.fixturenames
+    }
+    for world in worlds.values():
+        world.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.namespace}})
+    yield play(worlds)
+    for world in worlds.values():
+        world.clear()
+        world.admin.delete("v1", "namespaces", world.namespace)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -96,8 +96,9 @@ class ControlPlane:
     def kubeconfig(self, token: str) -> Path:
         """A kubeconfig file for the owner of the token."""
         path = self.folder / f"kubeconfig-{sha256(token.encode()).hexdigest()[:12]}"
-        path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(_kubeconfig(self.url, self.ca_file, token)))
+        if not path.exists():  # what is written once does not change under a kubectl that reads it
+            path.touch(mode=0o600)
+            path.write_text(yaml.safe_dump(_kubeconfig(self.url, self.ca_file, token)))
         return path
 
     def kubectl(self, *arguments: str, input: str | None = None, token: str | None = None) -> str:  # noqa: A002  # named as in subprocess.run
@@ -242,7 +243,10 @@ class KubectlError(Exception):
 
 
 class Prometheus:
-    """A Prometheus that scrapes loopback targets, `{job: ["127.0.0.1:port", ...]}`, every second."""
+    """A Prometheus that scrapes loopback targets, `{job: ["127.0.0.1:port", ...]}`, every second.
+
+    From `with` to the end of its block; inside, a test may stop it and start it again.
+    """
 
     url: str
     process: Process
@@ -256,16 +260,12 @@ class Prometheus:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            folder = _scratch_folder(stack, "metahooks-prometheus-")
-            (folder / "prometheus.yaml").write_text(yaml.safe_dump(self._config))
+            self._folder = _scratch_folder(stack, "metahooks-prometheus-")
+            (self._folder / "prometheus.yaml").write_text(yaml.safe_dump(self._config))
             self._http = stack.enter_context(httpx.Client(trust_env=False))
-            self.process, port = start_on_free_port(
-                lambda port: self._command(folder, port),
-                lambda port: self._is_ready(folder, port),
-                log=folder / "prometheus.log",
-            )
-            stack.enter_context(self.process)
-            self.url = f"http://127.0.0.1:{port}"
+            self.process, self._port = start_on_free_port(self._command, self._is_ready, log=self._log)
+            stack.callback(self.stop)
+            self.url = f"http://127.0.0.1:{self._port}"
             self._stack = stack.pop_all()
         return self
 
@@ -274,29 +274,41 @@ class Prometheus:
     ) -> None:
         self._stack.close()
 
+    def stop(self) -> None:
+        self.process.stop()
+
+    def start(self) -> None:
+        """Again on the same port, with what it had stored."""
+        self.process = Process(self._command(self._port), log=self._log)
+        self.process.wait_until(lambda: self._is_ready(self._port))
+
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The result of an instant query: one `{"metric": {...}, "value": [time, "value"]}` per series."""
         response = self._http.get(f"{self.url}/api/v1/query", params={"query": expression}).raise_for_status()
         result: list[dict[str, Any]] = response.json()["data"]["result"]
         return result
 
-    def _command(self, folder: Path, port: int) -> list[str | Path]:
+    @property
+    def _log(self) -> Path:
+        return self._folder / "prometheus.log"
+
+    def _command(self, port: int) -> list[str | Path]:
         return [
             self._binary,
-            f"--config.file={folder / 'prometheus.yaml'}",
-            f"--storage.tsdb.path={folder / 'data'}",
+            f"--config.file={self._folder / 'prometheus.yaml'}",
+            f"--storage.tsdb.path={self._folder / 'data'}",
             f"--web.listen-address=127.0.0.1:{port}",
             "--scrape.discovery-reload-interval=100ms",  # hidden; the first scrape else waits for 5 s
         ]
 
-    def _is_ready(self, folder: Path, port: int) -> bool:
+    def _is_ready(self, port: int) -> bool:
         """It is ready, and it is ours: it stores in our folder."""
         try:
             ready = self._http.get(f"http://127.0.0.1:{port}/-/ready")
             flags = self._http.get(f"http://127.0.0.1:{port}/api/v1/status/flags")
         except httpx.TransportError:
             return False
-        return ready.is_success and flags.is_success and str(folder) in flags.text
+        return ready.is_success and flags.is_success and str(self._folder) in flags.text
 
 
 def _scratch_folder(stack: ExitStack, prefix: str) -> Path:
