@@ -21,7 +21,7 @@ from tests.simulation.world import World
 lived = cache(live)
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", range(1, 13))
 def test_the_laws_hold_for_a_week_of_faults(seed: int) -> None:
     assert lived(seed).laws.raises
 
