@@ -6,9 +6,11 @@ between steps, and says of every claim that does not grow why not.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -22,7 +24,7 @@ from hooks.volumes.expansions import Expansion, Step
 from hooks.volumes.observed import LastSample, Observed
 from hooks.volumes.policy import Policy
 from hooks.volumes.report import Judged, Previous
-from hooks.volumes.steps import kept_step, next_step
+from hooks.volumes.steps import kept_step, leaving_step, next_step
 from hooks.volumes.usage import Fault, Filesystem, Question, Unavailable, Usages
 
 STORAGE_API = "storage.k8s.io/v1"
@@ -76,7 +78,8 @@ class Situation:
     now: datetime
     claims: Sequence[Claim]
     steps: Mapping[str, Step]  # by claim name, as they were last written
-    retired: Step | None
+    uids: Mapping[str, str]  # of the expansions by claim name, also of those that are being deleted
+    retired: Step
 
     @property
     def name(self) -> str:
@@ -162,8 +165,8 @@ def check_wired(request: SyncRequest) -> None:
 
 def assess(request: SyncRequest, now: datetime) -> Situation:
     read = policy.read_policy(request.parent.spec)
-    own = [expansion for _, expansion in sorted((request.children.expansions or {}).items())]
-    written = [expansion.written for expansion in own if not expansion.is_deleting]
+    own = [(expansion, expansion.written) for _, expansion in sorted((request.children.expansions or {}).items())]
+    written = [step for expansion, step in own if not expansion.is_deleting]
     return Situation(
         request=request,
         policy=read,
@@ -171,7 +174,8 @@ def assess(request: SyncRequest, now: datetime) -> Situation:
         now=now,
         claims=select(request, read),
         steps={step.claim_name: step for step in written if step.claim_name},
-        retired=next((step for step in written if not step.claim_name), None),
+        uids={step.claim_name: expansion.metadata.uid for expansion, step in own},
+        retired=next((step for step in written if not step.claim_name), Step()),
     )
 
 
@@ -206,7 +210,7 @@ def rest(situation: Situation) -> wire.Outcome:
     until = last + situation.policy.spec.poll_interval - situation.now
     status = {key: value for key, value in situation.previous.status.items() if key != "observedGeneration"}
     if status:  # which may be an older one than is there by now: at least it must not count less
-        status["totalScaleEvents"] = max(situation.previous.total, total(situation.steps, situation.retired))
+        status["totalScaleEvents"] = max(situation.previous.total, total(situation, situation.steps, situation.retired))
     children = [*as_written(situation), *(situation.request.children.events or {}).values()]
     response = wire.CompositeResponse(
         status=status, children=children, resync_after_seconds=max(1, math.ceil(until.total_seconds()))
@@ -218,6 +222,8 @@ def observe(situation: Situation, usage: Usages | Unavailable | None) -> Iterato
     classes = situation.request.related.classes or {}
     rivals = rivals_by_claim(situation)
     known = usage.claims if isinstance(usage, Usages) else {}
+    since = situation.previous.last_poll
+    watched_since = claims.time_of(situation.request.parent.metadata.creation_timestamp)
     for claim in situation.claims:
         step = situation.step_for(claim)
         is_same = step is not None or situation.keeps_steps
@@ -235,8 +241,8 @@ def observe(situation: Situation, usage: Usages | Unavailable | None) -> Iterato
             last_sample=lost_sample(situation, claim, found) if is_same else None,
             was_listed=situation.previous.knows(claim.name),
             before=situation.previous.reason(claim.name),
-            since=situation.previous.last_poll,
-            watched_since=claims.time_of(situation.request.parent.metadata.creation_timestamp),
+            since=since,
+            watched_since=watched_since,
         )
 
 
@@ -262,7 +268,8 @@ def rivals_by_claim(situation: Situation) -> Mapping[str, Sequence[str]]:
 def answer(situation: Situation, judged: Sequence[Judged]) -> wire.Outcome:
     steps, retired = next_steps(situation, judged)
     spec = situation.policy.spec
-    status = report.status(situation.policy, judged, situation.previous, total=total(steps, retired), now=situation.now)
+    n_steps = total(situation, steps, retired)
+    status = report.status(situation.policy, judged, situation.previous, total=n_steps, now=situation.now)
     response = wire.CompositeResponse(
         status=status,
         children=[*children(situation, steps, retired), *events(situation, judged, status)],
@@ -276,7 +283,7 @@ def answer(situation: Situation, judged: Sequence[Judged]) -> wire.Outcome:
     )
 
 
-def next_steps(situation: Situation, judged: Sequence[Judged]) -> tuple[Mapping[str, Step], Step | None]:
+def next_steps(situation: Situation, judged: Sequence[Judged]) -> tuple[Mapping[str, Step], Step]:
     """The expansions to have, and the record of those that are no longer needed."""
     if situation.keeps_steps:
         taken_back = {
@@ -287,25 +294,43 @@ def next_steps(situation: Situation, judged: Sequence[Judged]) -> tuple[Mapping[
         return {**situation.steps, **taken_back}, situation.retired
     wanted = [item for item in judged if not item.observed.claim.is_deleting or item.name in situation.steps]
     steps = {item.name: next_step(item.observed, item.verdict, situation.steps.get(item.name)) for item in wanted}
-    # In two syncs, so that they are counted once however long they take to go.
-    leaving = {name: step for name, step in situation.steps.items() if name not in steps and step.count}
-    steps |= {name: Step(claim_name=name, claim_uid=step.claim_uid) for name, step in leaving.items()}
-    before = situation.retired.count if situation.retired else 0
-    count = before + sum(step.count for step in leaving.values())
-    if not count:
-        return steps, None
-    message = "steps of claims that are gone or no longer selected"
-    return steps, Step(reason=expansions.RETIRED, message=message, count=count)
+    unwanted = {name: step for name, step in situation.steps.items() if name not in steps}
+    leaving = {name: step for name, step in unwanted.items() if not is_recorded(situation, step)}
+    steps |= {name: leaving_step(step) for name, step in leaving.items()}
+    return steps, retire(situation, {situation.uids[name]: step.count for name, step in leaving.items()})
 
 
-def total(steps: Mapping[str, Step], retired: Step | None) -> int:
-    return sum(step.count for step in steps.values()) + (retired.count if retired else 0)
+def is_recorded(situation: Situation, step: Step) -> bool:
+    """Whether its expansion can go: the record, as it is seen and not only as it was sent, holds what it counted."""
+    return step.count <= situation.retired.leaving.get(situation.uids[step.claim_name], 0)
 
 
-def children(situation: Situation, steps: Mapping[str, Step], retired: Step | None) -> Iterator[JsonObject]:
+def retire(situation: Situation, leaving: Mapping[str, int]) -> Step:
+    """The record: it holds the counts of expansions that go by their UIDs, and adds them up when they are gone.
+
+    Record and expansion are two objects, and the write of either may be dropped: by the UID nothing counts twice.
+    """
+    held = dict(islice({**situation.retired.leaving, **leaving}.items(), expansions.MOST_LEAVING))
+    seen = set(situation.uids.values())
+    gone = sum(count for uid, count in held.items() if uid not in seen)
+    return Step(
+        reason=expansions.RETIRED,
+        message="steps of claims that are gone or no longer selected",
+        count=situation.retired.count + gone,
+        leaving={uid: count for uid, count in held.items() if uid in seen},
+    )
+
+
+def total(situation: Situation, steps: Mapping[str, Step], retired: Step) -> int:
+    """Each expansion once: where the record holds its count too, the larger of the two."""
+    counts = Counter({situation.uids.get(name, name): step.count for name, step in steps.items()})
+    return retired.count + (counts | Counter(retired.leaving)).total()
+
+
+def children(situation: Situation, steps: Mapping[str, Step], retired: Step) -> Iterator[JsonObject]:
     for claim, step in sorted(steps.items()):
         yield expansions.child(expansions.name_for(situation.name, claim), step)
-    if retired:
+    if retired.count or retired.leaving:
         yield expansions.child(expansions.retired_name(situation.name), retired)
 
 

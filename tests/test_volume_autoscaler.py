@@ -11,6 +11,7 @@ from hooks.kube.metadata import JsonObject, compact_json
 from hooks.kube.times import format_time
 from hooks.volumes import usage
 from hooks.volumes.claims import REQUESTED_AT, REQUESTED_SIZE
+from hooks.volumes.expansions import MOST_LEAVING
 from hooks.volumes.report import MOST_ENTRIES
 from hooks.volumes.usage import Question, Unavailable
 from tests.volumes import (
@@ -289,16 +290,34 @@ def test_in_doubt_a_step_that_came_to_nothing_stays() -> None:
 
 
 def test_the_steps_of_claims_that_are_gone_are_still_counted() -> None:
-    outcome = ask_autoscaler(own=[expansion(count=1), expansion(claim_name="gone", count=4)])
-    retired = next(step for step in own_steps(outcome) if "claimName" not in step)
-    again = ask_autoscaler(own=[expansion(count=1), _stored(outcome, "retired")])
+    """The record holds what an expansion counted, then the expansion goes, then the record adds it up."""
+    present, gone = expansion(count=1), expansion(claim_name="gone", size="12Gi", count=4)
+    uid = gone["metadata"]["uid"]
+    held = ask_autoscaler(own=[present, gone])
+    let_go = ask_autoscaler(own=[present, gone, _stored(held, "retired")])
+    added = ask_autoscaler(own=[present, _stored(let_go, "retired")])
 
-    assert retired["count"] == 4
-    assert retired["reason"] == "Retired"
-    assert status_of(outcome)["totalScaleEvents"] == status_of(again)["totalScaleEvents"] == 6
-    assert {step.get("claimName"): step["count"] for step in own_steps(outcome)} == {"data-0": 2, "gone": 0, None: 4}
-    last = ask_autoscaler(own=[expansion(count=1), expansion(claim_name="gone"), _stored(outcome, "retired")])
-    assert {step.get("claimName"): step["count"] for step in own_steps(last)} == {"data-0": 2, None: 4}
+    assert step_of(held, "gone") == {"claimName": "gone", "claimUID": "uid-gone", "count": 4, "attempt": 0}
+    assert step_of(let_go, "gone") is step_of(added, "gone") is None
+    assert _record(held) == _record(let_go) == {"count": 0, "leaving": {uid: 4}}
+    assert _record(added) == {"count": 4}
+    assert [status_of(outcome)["totalScaleEvents"] for outcome in (held, let_go, added)] == [6, 6, 6]
+
+
+def test_expansions_go_a_part_at_a_time_if_they_are_many() -> None:
+    """The record has a limit: what it has no room for stays until it has."""
+    own = [expansion(claim_name=f"gone-{number:03}", count=1) for number in range(MOST_LEAVING + 2)]
+    held = ask_autoscaler(claims=[], own=own)
+    let_go = ask_autoscaler(claims=[], own=[*own, _stored(held, "retired")])
+
+    assert len(_record(held)["leaving"]) == MOST_LEAVING
+    assert [step["claimName"] for step in own_steps(let_go) if "claimName" in step] == ["gone-500", "gone-501"]
+    assert status_of(held)["totalScaleEvents"] == status_of(let_go)["totalScaleEvents"] == MOST_LEAVING + 2
+
+
+def _record(outcome: wire.Outcome) -> JsonObject:
+    step = next(step for step in own_steps(outcome) if step.get("reason") == "Retired")
+    return {key: value for key, value in step.items() if key in ("count", "leaving")}
 
 
 def _stored(outcome: wire.Outcome, part: str) -> JsonObject:

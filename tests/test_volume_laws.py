@@ -1,6 +1,8 @@
 """The laws of the volume autoscaler, for any claims, usages and histories."""
 
+import itertools
 import json
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -8,20 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hooks import volume_autoscaler, wire
-from hooks.kube.metadata import JsonObject, compact_json
+from hooks.kube.metadata import JsonObject, compact_json, name_of, uid_of
 from hooks.kube.quantity import whole_bytes
 from hooks.kube.times import format_time, parse_time
-from hooks.volumes import usage
+from hooks.volumes import expansions, usage
 from hooks.volumes.checks import Reason
 from hooks.volumes.claims import HISTORY, PAUSED, REQUESTED_AT, REQUESTED_SIZE
 from hooks.volumes.policy import read_policy
 from hooks.volumes.usage import Fault, Filesystem, Unavailable, Usages
 from tests.volumes import (
     NOW,
+    ask_autoscaler,
     autoscaler,
     autoscaler_request,
+    children_of,
     claim,
     expansion,
+    filesystem,
+    status_of,
     storage_class,
 )
 
@@ -289,3 +295,56 @@ def test_the_total_never_falls(body: JsonObject, known: Any) -> None:
         assert answer["status"]["totalScaleEvents"] >= max(before, reported)
         after = sum(child["spec"]["count"] for child in answer["children"] if child["kind"] == "VolumeExpansion")
         assert after >= before
+
+
+SYNCS = st.lists(
+    st.tuples(
+        st.sampled_from(["", "uid-data-0", "uid-data-0-again"]),  # the UID of the claim, if there is one
+        st.sets(st.sampled_from([expansions.name_for("db", "data-0"), expansions.retired_name("db")])),
+        st.booleans(),
+    ),
+    max_size=12,
+)
+"""Each with the writes that are dropped, and whether what is seen lags behind."""
+
+
+@LAWS
+@given(SYNCS)
+def test_the_steps_of_a_claim_count_once_whichever_writes_are_dropped(
+    syncs: list[tuple[str, set[str], bool]],
+) -> None:
+    first = expansion(count=4)
+    states = [{name_of(first): first}]
+    for uid, dropped, is_late in [*syncs, *[("", set[str](), False)] * 3]:
+        seen = states[-2 if is_late and len(states) > 1 else -1]
+        answer = ask_autoscaler(
+            own=[*seen.values()],
+            claims=[claim(uid=uid)] if uid else [],
+            usage=Usages({"data-0": filesystem(50)}),
+        )
+        assert status_of(answer)["totalScaleEvents"] == 4
+        wanted = {name_of(child): child for child in children_of(answer, "VolumeExpansion")}
+        states.append(_written(states[-1], seen, wanted, dropped=dropped))
+
+    (record,) = states[-1].values()
+    assert record["spec"]["count"] == 4
+    assert "leaving" not in record["spec"]
+
+
+def _written(
+    present: Mapping[str, JsonObject], seen: Mapping[str, JsonObject], wanted: JsonObject, *, dropped: set[str]
+) -> dict[str, JsonObject]:
+    """As Metacontroller writes: an update must meet what was seen, a deletion the same UID."""
+    after = dict(present)
+    for name in (present.keys() | wanted.keys()) - dropped:
+        old, known = present.get(name), seen.get(name)
+        if name in wanted and old == known:
+            uid = uid_of(old) if old else f"uid-{next(UIDS)}"
+            applied = {"uid": uid, "namespace": "db", "annotations": {wire.LAST_APPLIED: compact_json(wanted[name])}}
+            after[name] = wanted[name] | {"metadata": wanted[name]["metadata"] | applied}
+        elif name not in wanted and old and known and uid_of(old) == uid_of(known):
+            del after[name]
+    return after
+
+
+UIDS = itertools.count()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hooks import volume_autoscaler, volume_claim, wire
-from hooks.kube.metadata import JsonObject, compact_json, object_key
+from hooks.kube.metadata import JsonObject, compact_json, name_of, object_key
 from hooks.kube.quantity import whole_bytes
 from hooks.volumes import expansions
 from hooks.volumes.expansions import Step
@@ -105,7 +105,7 @@ def expansion(
     stored = expansions.child(expansions.name_for(of, claim_name), fields)
     stored["metadata"]["namespace"] = namespace
     applied = compact_json(stored)
-    stored["metadata"]["annotations"] = {wire.LAST_APPLIED: applied}
+    stored["metadata"] |= {"uid": f"uid-of-{name_of(stored)}", "annotations": {wire.LAST_APPLIED: applied}}
     if owned:
         owner = {"apiVersion": API, "kind": "VolumeAutoscaler", "name": of, "uid": owner_uid, "controller": True}
         stored["metadata"]["ownerReferences"] = [owner]

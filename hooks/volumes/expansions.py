@@ -4,6 +4,8 @@ An expansion exists from the moment that a claim is selected; it has a size from
 read from what was last written, not from what somebody may have edited since: Metacontroller puts that back.
 """
 
+from functools import lru_cache
+
 import msgspec
 
 from hooks import wire
@@ -17,6 +19,8 @@ CLAIM_LABEL = "volume-autoscaler.io/claim"
 """By this label a claim finds the expansions that are about it."""
 RETIRED = "Retired"
 """The reason of the one expansion that is about no claim: it counts the steps of claims that are gone."""
+MOST_LEAVING = 500
+"""So many expansions go at once; the others wait for their turn."""
 
 
 class Step(wire.Model):
@@ -33,6 +37,7 @@ class Step(wire.Model):
     filesystem_bytes: int = 0  # the size of the file system then; metrics that still show it are from before
     count: int = 0
     attempt: int = 0
+    leaving: dict[str, int] = msgspec.field(default_factory=dict)  # in the record: counts of expansions that go, by UID
 
 
 class OwnerReference(wire.Model):
@@ -45,6 +50,7 @@ class OwnerReference(wire.Model):
 
 class ExpansionMetadata(wire.Model):
     name: str
+    uid: str = ""
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
     deletion_timestamp: str | None = None
@@ -86,6 +92,13 @@ class _Applied(wire.Model):
 
 
 def name_for(autoscaler: str, claim: str) -> str:
+    """Remembered, because all are asked for at every sync; unless they are longer than any name can be."""
+    is_name = max(len(autoscaler), len(claim)) <= names.DEFAULT.max_length
+    return _name_for(autoscaler, claim) if is_name else _name_for.__wrapped__(autoscaler, claim)
+
+
+@lru_cache(maxsize=4096)
+def _name_for(autoscaler: str, claim: str) -> str:
     return names.join_name(names.DEFAULT, autoscaler, claim)
 
 

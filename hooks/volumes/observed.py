@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from hooks.kube.quantity import format_binary
@@ -35,7 +35,7 @@ class Pending(NamedTuple):
     has_arrived: bool  # the claim has taken it up
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Observed:
     claim: Claim
     policy: Policy
@@ -51,11 +51,11 @@ class Observed:
     since: datetime | None = None  # when that was
     watched_since: datetime | None = None  # when the VolumeAutoscaler was created
 
-    @property
+    @cached_property
     def request_bytes(self) -> int:
         return self.claim.request_bytes or 0
 
-    @property
+    @cached_property
     def capacity_bytes(self) -> int:
         return self.claim.capacity_bytes or 0
 
@@ -76,14 +76,14 @@ class Observed:
             return self.filesystem.inode_percent
         return self.last_sample.inode_percent if self.last_sample else None
 
-    @property
+    @cached_property
     def is_full(self) -> bool:
         """By bytes or by inodes, as far as is known."""
         threshold = self.policy.spec.inode_threshold_percent
         is_out_of_inodes = threshold > 0 and (self.inode_percent or 0) >= threshold
         return is_out_of_inodes or (self.percent or 0) >= self.policy.spec.threshold_percent
 
-    @property
+    @cached_property
     def pending(self) -> Pending | None:
         size, at = (bytes_of(self.step.size), time_of(self.step.requested_at)) if self.step else (None, None)
         if self.step is None or size is None or at is None or size <= self.request_bytes:
@@ -99,7 +99,7 @@ class Observed:
         first = time_of(self.step.first_requested_at) if self.step else None
         return first or (self.pending.at if self.pending else None)
 
-    @property
+    @cached_property
     def steps(self) -> Sequence[datetime]:
         """When the claim grew, oldest first, as far as it remembers; a step without effect is none.
 

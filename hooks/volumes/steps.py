@@ -59,3 +59,8 @@ def kept_step(observed: Observed, verdict: Verdict, step: Step) -> Step:
         requested_at=step.requested_at,
         count=step.count,
     )
+
+
+def leaving_step(step: Step) -> Step:
+    """Of an expansion that goes as soon as its count is recorded: nothing is asked for any more."""
+    return Step(claim_name=step.claim_name, claim_uid=step.claim_uid, count=step.count)

@@ -12,7 +12,8 @@ from tests.e2e.controlplane import ControlPlane
 from tests.e2e.drivers import DRIVERS, Driver, RealMetacontroller, real_metacontroller
 from tests.e2e.hook_server import ROOT, HookServer
 from tests.e2e.kubelets import Backend, backend
-from tests.e2e.volume_world import Played, Scenario, World, await_policy, create_storage_classes, faults, play
+from tests.e2e.volume_scenarios import Played, Scenario, faults, play
+from tests.e2e.volume_world import World, await_policy, create_storage_classes
 
 HERE = Path(__file__).resolve().parent
 DEFAULT_OVERLAY = "deploy/overlays/default"

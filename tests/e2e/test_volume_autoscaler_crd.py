@@ -193,7 +193,7 @@ def expansion(name: str, **spec: object) -> Object:
     [
         pytest.param(EXPANSION, id="with a step"),
         pytest.param({"claimName": "data-0", "claimUID": "u", "count": 0}, id="before the first step"),
-        pytest.param({"count": 7, "reason": "Retired"}, id="the record of claims that are gone"),
+        pytest.param({"count": 7, "reason": "Retired", "leaving": {"u": 2}}, id="the record of claims that are gone"),
         pytest.param({}, id="empty"),
     ],
 )
@@ -206,6 +206,7 @@ def test_stores_an_expansion_as_it_was_written(create: Creator, spec: JsonObject
     [
         pytest.param({"count": -1}, "spec.count in body should be greater than or equal to 0", id="a negative count"),
         pytest.param({"attempt": -1}, "spec.attempt in body should be greater than", id="a negative attempt"),
+        pytest.param({"leaving": {"u": -1}}, "spec.leaving.u in body should be greater than", id="a negative record"),
         pytest.param({"size": 12}, "spec.size in body must be of type string", id="a size that is a number"),
         pytest.param({"requestedAt": "now"}, "spec.requestedAt in body must be of type date-time", id="no time"),
         pytest.param({"claim": "data-0"}, 'unknown field "spec.claim"', id="an unknown field"),

@@ -11,7 +11,8 @@ from hooks.volumes.claims import HISTORY, REQUESTED_AT, REQUESTED_SIZE
 from tests.e2e.drivers import RealMetacontroller
 from tests.e2e.kube import Object
 from tests.e2e.processes import eventually
-from tests.e2e.volume_world import API, AUTOSCALERS, EXPANSIONS, POLICY, Played, Scenario, Scenarios, World, policy_acts
+from tests.e2e.volume_scenarios import Played, Scenario, Scenarios
+from tests.e2e.volume_world import API, AUTOSCALERS, EXPANSIONS, POLICY, World, policy_acts
 
 pytestmark = pytest.mark.e2e
 

@@ -4,16 +4,14 @@ The test plays the storage driver: it binds claims and finishes their resizes th
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hooks.kube.metadata import annotations_of, is_deleting, name_of, namespace_of, uid_of
+from hooks.kube.metadata import annotations_of, name_of, namespace_of, uid_of
 from hooks.kube.quantity import whole_bytes
 from hooks.volumes.claims import HISTORY, REQUESTED_SIZE, Resize, read_history
-from tests.e2e.controlplane import AuditRecord, ControlPlane
-from tests.e2e.drivers import USER, Driver
+from tests.e2e.controlplane import ControlPlane
+from tests.e2e.drivers import Driver
 from tests.e2e.hook_server import ROOT, HookServer
 from tests.e2e.kube import KubeClient, NotFound, Object
 from tests.e2e.kubelets import Backend
@@ -176,12 +174,13 @@ class World:
 
     def poll(self, name: str = "autoscaler") -> Status:
         """Lets it look once more, now. What Prometheus said may be five seconds old."""
-        return self._until_polled(name, self._nudge(name))
+        return self._until_polled(name, self.nudge(name))
 
-    def poll_all(self, *, seconds: int = POLL_SECONDS) -> Mapping[str, Status]:
-        names = [name_of(found) for found in self.admin.list(*AUTOSCALERS, namespace=self.namespace)]
-        nudged = {name: self._nudge(name, seconds) for name in names}
-        return {name: self._until_polled(name, generation) for name, generation in nudged.items()}
+    def poll_all(self) -> Mapping[str, Status]:
+        return {name: status for (_, name), status in poll_all([self]).items()}
+
+    def names(self) -> Sequence[str]:
+        return [name_of(found) for found in self.admin.list(*AUTOSCALERS, namespace=self.namespace)]
 
     def until_says(self, reason: str, *, claim: str = "data", of: str = "autoscaler") -> Status:
         """Lets it look again and again until that is what it says of the claim."""
@@ -193,7 +192,7 @@ class World:
 
     def until_shows(self, check: Callable[[Status], bool], what: str, *, of: str = "autoscaler") -> Status:
         """Lets it look again and again until its status is so."""
-        found = Status({})
+        found = Status()
 
         def shows() -> bool:
             nonlocal found
@@ -204,7 +203,7 @@ class World:
         return found
 
     def _until_polled(self, name: str, generation: int) -> Status:
-        found = Status({})
+        found = Status()
 
         def is_polled() -> bool:
             nonlocal found
@@ -219,12 +218,12 @@ class World:
 
         def looks() -> bool:
             if of and time.monotonic() > self._nudged_at + 2:
-                self._nudge(of)
+                self.nudge(of)
             return check()
 
         self.until(looks, what)
 
-    def _nudge(self, name: str, seconds: int = POLL_SECONDS) -> int:
+    def nudge(self, name: str, seconds: int = POLL_SECONDS) -> int:
         """A changed spec opens the gate before the poll is due: this change makes no other difference."""
         self._nudges += 1
         self._nudged_at = time.monotonic()
@@ -235,13 +234,16 @@ class World:
     # What people see
 
     def events(self, name: str = "data") -> Mapping[str, str]:
-        """Our Events on a claim or a VolumeAutoscaler: reason and message."""
+        """Our Events on a claim or a VolumeAutoscaler: reason and message; of several for a reason, one."""
+        return {event["reason"]: event["message"] for event in self._events(name)}
+
+    def messages(self, reason: str, *, on: str) -> Sequence[str]:
+        return [event["message"] for event in self._events(on) if event["reason"] == reason]
+
+    def _events(self, name: str) -> Sequence[Object]:
         found = self.admin.list("v1", "events", namespace=self.namespace)
-        return {
-            event["reason"]: event["message"]
-            for event in found
-            if event["involvedObject"]["name"] == name and event["source"] == {"component": "volume-autoscaler"}
-        }
+        ours = [event for event in found if event["source"] == {"component": "volume-autoscaler"}]
+        return [event for event in ours if event["involvedObject"]["name"] == name]
 
     def kubectl(self, *arguments: str) -> str:
         return self.control_plane.kubectl(*arguments, "--namespace", self.namespace)
@@ -254,87 +256,20 @@ class World:
                 self.admin.delete(*plural, name_of(found), namespace=self.namespace, uid=uid_of(found))
 
 
-# The end
+def poll_all(worlds: Sequence[World], *, seconds: int = POLL_SECONDS) -> Mapping[tuple[str, str], Status]:
+    """Lets all VolumeAutoscalers look now, and then after so many seconds; their status by namespace and name."""
+    nudged = [(world, name, world.nudge(name, seconds)) for world in worlds for name in world.names()]
+    found: dict[tuple[str, str], Status] = {}
 
+    def are_polled() -> bool:
+        for world, name, generation in nudged:
+            status = Status() if (world.namespace, name) in found else world.status(name)
+            if status.get("observedGeneration") == generation:
+                found[world.namespace, name] = status
+        return len(found) == len(nudged)
 
-def faults(worlds: Sequence[World]) -> Mapping[str, Sequence[str]]:
-    """What is written at rest that should not be, and claims with an owner, by namespace: nothing, if all is well."""
-    first = worlds[0]
-    for world in worlds:
-        world.poll_all()  # what has just happened is news once
-    mark = first.control_plane.mark()
-    for world in worlds:
-        world.poll_all(seconds=3600)  # the next is due when all is over
-    polled = first.control_plane.writes_since(mark, USER)
-    written = [record for record in polled if (record.resource, record.subresource) != STATUS]
-    written += first.driver.run_twice_more(_parents(first.admin), lambda: _asked(first.hooks))
-    return {world.namespace: [*_written(written, world.namespace), *_owned(world)] for world in worlds}
-
-
-STATUS = ("volumeautoscalers", "status")
-"""Written at each poll: it holds the time."""
-
-
-def _written(records: Sequence[AuditRecord], namespace: str) -> Iterator[str]:
-    for record in records:
-        if record.namespace == namespace:
-            yield f"{record.verb} {record.resource} {record.subresource} {record.name}: {record.code}"
-
-
-def _owned(world: World) -> Iterator[str]:
-    for claim in world.admin.list(*CLAIMS, namespace=world.namespace):
-        if "ownerReferences" in claim["metadata"]:
-            yield f"claim {name_of(claim)} has an owner"
-
-
-def _parents(admin: KubeClient) -> int:
-    everywhere = [*admin.list(*CLAIMS), *admin.list(*AUTOSCALERS)]
-    return sum(not is_deleting(parent) for parent in everywhere)
-
-
-def _asked(hooks: HookServer) -> int:
-    """How many parents were asked about: each needs a customize and a sync request."""
-    return (hooks.answered("volume_autoscaler") + hooks.answered("volume_claim")) // 2
-
-
-# Several at once
-
-
-Scenario = Callable[[World], None]
-
-
-class Scenarios:
-    """Scenarios of a module, as a decorator. Most of them wait most of the time, so they are played together."""
-
-    def __init__(self) -> None:
-        self.all: list[Scenario] = []
-
-    def __call__(self, scenario: Scenario) -> Scenario:
-        self.all.append(scenario)
-        return scenario
-
-
-@dataclass
-class Played:
-    """How a scenario went."""
-
-    outcome: Future[None]
-    faults: Sequence[str] = ()
-
-    def check(self) -> None:
-        self.outcome.result()
-        assert not self.faults, self.faults
-
-
-def play(worlds: Mapping[Scenario, World]) -> Mapping[Scenario, Played]:
-    """Plays all scenarios at the same time, each in its own world; then those that went well must be at rest."""
-    with ThreadPoolExecutor(len(worlds)) as pool:
-        played = {scenario: Played(pool.submit(scenario, world)) for scenario, world in worlds.items()}
-    well = {scenario: worlds[scenario] for scenario, result in played.items() if not result.outcome.exception()}
-    found = faults(list(well.values())) if well else {}
-    for scenario, world in well.items():
-        played[scenario].faults = found[world.namespace]
-    return played
+    worlds[0].until(are_polled, "a poll of all")
+    return found
 
 
 # What the worlds stand on

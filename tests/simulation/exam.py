@@ -29,7 +29,8 @@ class Exam:
         remove_rival(plot)
         remove_forged(plot)
         add_autoscaler(plot, {"pollInterval": f"{self.poll:.0f}s"})
-        world.edit_autoscaler(mode="Apply", maxSize="1Pi", resizeBudget=None, thresholdPercent=80)
+        world.edit_autoscaler(mode="Apply", maxSize="1Pi", resizeBudget=None)
+        world.edit_autoscaler(thresholdPercent=80, inodeThresholdPercent=0)
         world.server.put(volumes.storage_class())
         remove_claims(plot)
         for name in plot.names:

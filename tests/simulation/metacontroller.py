@@ -36,6 +36,7 @@ class Metacontroller:
         self._due: dict[tuple[str, Key], float] = {}
         self._failures: Counter[Key] = Counter()
         self._idle: dict[Key, Sequence[str]] = {}
+        self.is_second = False  # another one has just carried out the same sync: this one writes an older status
 
     def start(self) -> None:
         """Also after a restart: nothing is remembered, and all parents are synced."""
@@ -121,7 +122,8 @@ class Metacontroller:
         controller, seen = self.controllers[key[0]], self.seen()
         parent = seen.of(controller.parents[0].kind).get(key[1])
         rounds = [Round() for _ in range(times if parent else 0)]
-        for done in rounds:
+        for n, done in enumerate(rounds):
+            self.is_second = n > 0
             try:
                 Sync(self.rehearsal, controller, parent or {}, seen, self.world.server, done).run()
             except Crashed:

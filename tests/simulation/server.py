@@ -84,7 +84,8 @@ class Server:
         self._written(old, None, "delete")
 
     def _strain(self, obj: JsonObject) -> None:
-        if self.world.lasts("conflicts") and self.world.random.random() < 0.4:
+        is_unlucky = self.world.lasts("conflicts") and self.world.random.random() < 0.4
+        if is_unlucky or self.world.lasts("conflicts", name_of(obj)):
             raise Conflict(object_key(obj))
         if self.writes_until_crash:
             self.writes_until_crash -= 1
