@@ -1,9 +1,9 @@
 """Metacontroller in memory: which requests it would send for a set of objects, and what the answers would change.
 
 From the controller manifests and a snapshot it builds the requests; an answer is carried out through a `Writer`: a
-`Cluster` in memory for `plan` and most tests, a live API server for the end-to-end tests. Left out: adoption of orphans
-and release of children whose labels changed, revisions and rolling updates, finalize hooks, server-side apply, hook
-version v1, that a customize answer is asked for again after 20 minutes, and that a conflict of a status is tried again.
+`Cluster` in memory for `plan` and most tests, a live API server for the end-to-end tests. Left out: revisions and
+rolling updates, finalize hooks, server-side apply, hook version v1, that a customize answer is asked for again after 20
+minutes, and that a conflict of a status is tried again.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -115,7 +115,7 @@ class Rehearsal:
         }
 
     def children(self, controller: Controller, parent: JsonObject, seen: Snapshot) -> dict[str, dict[str, JsonObject]]:
-        """Owned objects of the declared kinds; a kind without any is an empty map."""
+        """Owned objects of the declared kinds, and orphans to adopt; a kind without any is an empty map."""
         is_child = _ownership(controller, parent)
         return {
             rule.kind.group_key: {
@@ -156,6 +156,8 @@ def _ownership(controller: Controller, parent: JsonObject) -> Callable[[JsonObje
 
     def is_child(obj: JsonObject) -> bool:
         owner = owner_of(obj)
+        if selector is not None and owner is None:
+            return selector.matches(labels_of(obj)) and not is_deleting(obj) and not is_deleting(parent)
         if owner is None or owner.get("uid") != uid_of(parent):
             return False
         if selector is not None:
@@ -212,11 +214,46 @@ class Sync:
     def run(self) -> None:
         try:
             request = self.rehearsal.request(self.controller, self.parent, self.seen)
+            self._claim_children()
             answer = self.rehearsal.ask(self.controller, "sync", request)
             self._schedule(answer.get("resyncAfterSeconds") or 0)
             self.carry_out(answer, request["children" if self.controller.is_composite else "attachments"])
         except FAILURES as error:
             self._fail(error)
+
+    def _claim_children(self) -> None:
+        """A composite adopts orphans that have the labels of its children, and releases children that lost them."""
+        if not self.controller.is_composite or is_deleting(self.parent):
+            return
+        selector, uid = _child_selector(self.controller, self.parent), uid_of(self.parent)
+        for rule in self.controller.children:
+            for obj in self.seen.of(rule.kind, namespace_of(self.parent)).values():
+                owner, is_match = owner_of(obj), selector.matches(labels_of(obj))
+                if owner is None and is_match and not is_deleting(obj):
+                    self._write_owner(obj, [self._owner_reference()])
+                elif owner and owner.get("uid") == uid and not is_match:
+                    self._write_owner(obj, [])
+
+    def _write_owner(self, obj: JsonObject, reference: Sequence[JsonObject]) -> None:
+        """On the object as it is now: what the hook sees is older, and an update of it in this sync is dropped."""
+        current = self.writer.read(obj)
+        if current is not None and uid_of(current) == uid_of(obj):
+            metadata = current["metadata"]
+            others = [ref for ref in metadata.get("ownerReferences") or [] if ref.get("uid") != uid_of(self.parent)]
+            metadata = {key: value for key, value in metadata.items() if key != "ownerReferences"}
+            if owners := [*others, *reference]:
+                metadata["ownerReferences"] = owners
+            self._attempt("update", current | {"metadata": metadata}, self.writer.update)
+
+    def _owner_reference(self) -> JsonObject:
+        return {
+            "apiVersion": self.parent["apiVersion"],
+            "kind": self.parent["kind"],
+            "name": name_of(self.parent),
+            "uid": uid_of(self.parent),
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
 
     def _schedule(self, seconds: float) -> None:
         if seconds > 0:
@@ -321,17 +358,9 @@ class Sync:
     def _new_child(self, desired: JsonObject) -> JsonObject:
         new = deepcopy(desired)
         _strings(new["metadata"], "annotations")[LAST_APPLIED] = go_json(desired)
-        owner = {
-            "apiVersion": self.parent["apiVersion"],
-            "kind": self.parent["kind"],
-            "name": name_of(self.parent),
-            "uid": uid_of(self.parent),
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
         owners = new["metadata"].get("ownerReferences") or []
-        if all(ref.get("uid") != owner["uid"] for ref in owners):
-            new["metadata"]["ownerReferences"] = [*owners, owner]
+        if all(ref.get("uid") != uid_of(self.parent) for ref in owners):
+            new["metadata"]["ownerReferences"] = [*owners, self._owner_reference()]
         return new
 
     def _attempt(

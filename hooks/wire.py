@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from hooks.kube import merge
-from hooks.kube.metadata import JsonObject, annotations_of, name_of, namespace_of
+from hooks.kube.metadata import JsonObject, annotations_of
 
 LAST_APPLIED = merge.LAST_APPLIED
 
@@ -278,17 +278,14 @@ class Outcome:
     gauges: Gauges | None = None
 
 
-def keep(child: Mapping[str, Any]) -> JsonObject:
-    """What to return for a child that shall stay as it is.
+def last_applied(child: Mapping[str, Any]) -> JsonObject | None:
+    """What the hook last returned for a child: to return it again keeps the child as it is. None if nobody can tell.
 
-    It is what the hook returned the last time. The observed object would be wrong: it holds fields that the API server
-    and others own, so that Metacontroller would claim them, write at every sync and later strip what it never set.
+    The observed object would be wrong: it holds fields that the API server and others own, so that Metacontroller would
+    claim them, write at every sync and later strip what it never set.
     """
     try:
-        applied = msgspec.json.decode(annotations_of(child).get(LAST_APPLIED, ""))
-    except (msgspec.DecodeError, RecursionError):
-        applied = None
-    if not isinstance(applied, dict):
-        ref = ObjectRef(str(child.get("kind", "")), name_of(child), namespace_of(child))
-        raise RetryLater(f"{ref} has no readable {LAST_APPLIED} annotation to keep it by", seconds=60)
-    return applied
+        applied = without_nulls(msgspec.json.decode(annotations_of(child).get(LAST_APPLIED, "")))
+    except (msgspec.DecodeError, RecursionError, TypeError):
+        return None
+    return applied if isinstance(applied, dict) else None

@@ -69,6 +69,30 @@ def test_the_parent_is_written_into_a_new_child(given: list[JsonObject], stored:
     assert [ref["uid"] for ref in stage.get(PART, "p")["metadata"]["ownerReferences"]] == stored
 
 
+def test_an_orphan_with_the_label_is_adopted_and_then_changed() -> None:
+    """In the sync that adopts it, the hook saw an older one: the update is dropped, and done by the next sync."""
+    orphan = obj(PART, "a", labels=LABEL, spec={"theirs": 1})
+    stage = Stage(parts_of_spec, composite(), objects=[toy(spec={"a": {"n": 1}}), orphan])
+    done = stage.round()
+    assert done.writes == ["update Part/ns/a", "update status of Toy/ns/t"]
+    assert done.swallowed == ["update Part/ns/a: Conflict"]
+    assert [ref["uid"] for ref in stage.get(PART, "a")["metadata"]["ownerReferences"]] == ["toy-uid"]
+    assert stage.round().writes == ["update Part/ns/a"]
+    assert stage.get(PART, "a")["spec"] == {"theirs": 1, "n": 1}
+    stage.quiet()
+
+
+def test_a_child_that_lost_the_label_is_released_and_left_alone() -> None:
+    stage = Stage(parts_of_spec, composite(), objects=[toy(spec={"a": {"n": 1}})])
+    stage.round()
+    stage.cluster.put(stage.get(PART, "a") | {"metadata": stage.get(PART, "a")["metadata"] | {"labels": {}}})
+    assert stage.round().writes == ["update Part/ns/a"]
+    assert "ownerReferences" not in stage.get(PART, "a")["metadata"]
+    stage.cluster.put(toy(spec={}))
+    stage.round()
+    assert stage.get(PART, "a")["spec"] == {"n": 1}
+
+
 @pytest.mark.parametrize(
     ("method", "first", "second", "size"),
     [
@@ -178,7 +202,8 @@ def test_an_echoed_child_is_written_at_every_round_and_a_kept_one_never() -> Non
         return {"children": [*request["children"]["Part.toys.io/v1"].values()] or [part(spec={"n": 1})]}
 
     def keep(request: JsonObject) -> JsonObject:
-        return {"children": [wire.keep(child) for child in echo(request)["children"] if "uid" in child["metadata"]]}
+        seen = [child for child in echo(request)["children"] if "uid" in child["metadata"]]
+        return {"children": [wire.last_applied(child) for child in seen]}
 
     echoing = Stage(echo, composite(), objects=[toy()])
     echoing.round()
@@ -197,7 +222,7 @@ def test_a_kept_child_keeps_what_others_wrote() -> None:
     theirs = stage.get(PART, "p")
     theirs["metadata"]["annotations"]["theirs"] = "x"
     stage.cluster.put(theirs | {"spec": {"n": 1, "theirs": 1}})
-    answer = {"status": {"parts": 1}, "children": [wire.keep(stage.get(PART, "p"))]}
+    answer = {"status": {"parts": 1}, "children": [wire.last_applied(stage.get(PART, "p"))]}
     kept = Stage(always(answer), composite())
     kept.cluster = stage.cluster
     kept.quiet()

@@ -297,9 +297,13 @@ def test_a_failed_customize_is_asked_again_and_nothing_is_synced() -> None:
         pytest.param(owned("p", annotations=MARK, labels=LABEL), {"decorator", "composite"}, id="owned and marked"),
         pytest.param(owned("p", annotations=MARK), {"decorator"}, id="marked by the decorator"),
         pytest.param(owned("p", labels=LABEL), {"composite"}, id="labelled by the composite"),
-        pytest.param(obj(PART, "p", annotations=MARK, labels=LABEL), set[str](), id="not owned"),
+        pytest.param(obj(PART, "p", annotations=MARK, labels=LABEL), {"composite"}, id="an orphan, to be adopted"),
+        pytest.param(obj(PART, "p", annotations=MARK), set[str](), id="an orphan without the label"),
+        pytest.param(
+            obj(PART, "p", labels=LABEL, deletionTimestamp="2026-01-01T00:00:00Z"), set[str](), id="a dying orphan"
+        ),
         pytest.param(owned("p", uid="other", annotations=MARK, labels=LABEL), set[str](), id="owned by another"),
-        pytest.param(owned("p", controller=False, annotations=MARK, labels=LABEL), set[str](), id="not controlled"),
+        pytest.param(owned("p", controller=False, annotations=MARK, labels=LABEL), {"composite"}, id="not controlled"),
         pytest.param(
             owned("p", namespace="other", annotations=MARK, labels=LABEL), set[str](), id="in another namespace"
         ),

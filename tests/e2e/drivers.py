@@ -23,7 +23,7 @@ from tests.e2e import kube
 from tests.e2e.controlplane import AuditRecord, ControlPlane
 from tests.e2e.hook_server import ROOT
 from tests.e2e.kube import KubeClient
-from tests.e2e.processes import Process, eventually
+from tests.e2e.processes import NotInTimeError, Process, eventually
 
 NAMESPACE = "metahooks"
 USER = f"system:serviceaccount:{NAMESPACE}:metacontroller"
@@ -65,6 +65,7 @@ class StandIn:
         self._rehearsal = Rehearsal([], self._kinds, self._call)
         self._lock = threading.Lock()
         self._rounds = 0
+        self._errors: Sequence[str] = []
 
     def until(self, check: Callable[[], object], what: str, *, seconds: float = 30) -> None:
         """Threads that wait at the same time share a round: each sees one that began after it asked."""
@@ -76,7 +77,10 @@ class StandIn:
                     self._round()
             return bool(check())
 
-        eventually(after_a_round, what=what, seconds=seconds)
+        try:
+            eventually(after_a_round, what=what, seconds=seconds)
+        except NotInTimeError as error:
+            raise NotInTimeError(f"{error}; errors of the last round: {self._errors}") from error
 
     def restart(self) -> None:
         self._rehearsal.forget()
@@ -103,7 +107,7 @@ class StandIn:
         self._rehearsal.controllers = read_controllers(manifests, self._kinds)
         webhooks = [hook["webhook"]["url"] for manifest in manifests for hook in manifest["spec"]["hooks"].values()]
         self._urls = {httpx.URL(url).path: url for url in webhooks}
-        self._rehearsal.round(LiveSnapshot(self._client), LiveWriter(self._client))
+        self._errors = self._rehearsal.round(LiveSnapshot(self._client), LiveWriter(self._client)).errors
 
     def _call(self, path: str, body: JsonObject) -> JsonObject:
         try:
@@ -190,6 +194,8 @@ def _translated(write: Callable[[JsonObject], JsonObject], obj: JsonObject) -> J
         raise cluster.NotFound(str(error)) from error
     except kube.AlreadyExists as error:
         raise cluster.AlreadyExists(str(error)) from error
+    except kube.Invalid as error:
+        raise HookFailed(str(error)) from error
     except kube.Forbidden as error:
         if USER in error.message:
             raise  # our RBAC lacks something

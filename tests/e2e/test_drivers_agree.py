@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hooks.kube.metadata import JsonObject
+from hooks.kube.metadata import JsonObject, uid_of
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.drivers import Driver, RealMetacontroller
 from tests.e2e.kube import KubeClient
@@ -62,12 +62,19 @@ class World:
             }
         )
 
-    def gadget(self, **spec: object) -> None:
+    def gadget(self, **spec: object) -> JsonObject:
         name = {"name": "gadget", "namespace": self.namespace}
-        self.admin.create({"apiVersion": GADGET_API, "kind": "Gadget", "metadata": name, "spec": spec})
+        return self.admin.create({"apiVersion": GADGET_API, "kind": "Gadget", "metadata": name, "spec": spec})
 
     def change_gadget(self, **spec: object) -> None:
         self.admin.patch(GADGET_API, "gadgets", "gadget", {"spec": spec}, namespace=self.namespace)
+
+    def label(self, config_map: str, labels: dict[str, str | None]) -> None:
+        self.admin.patch("v1", "configmaps", config_map, {"metadata": {"labels": labels}}, namespace=self.namespace)
+
+    def owners(self, config_map: str) -> list[JsonObject]:
+        found = self.admin.get("v1", "configmaps", config_map, namespace=self.namespace)
+        return list(found["metadata"].get("ownerReferences") or [])
 
     def data(self, name: str) -> dict[str, str]:
         found = {obj["metadata"]["name"]: obj for obj in self.admin.list("v1", "configmaps", namespace=self.namespace)}
@@ -86,16 +93,22 @@ def scenario(world: World, driver: Driver) -> None:
     world.config_map("plain", labels={"toy": "decorate", "toy/remove-me": "x"})
     world.config_map("skipped", labels={"toy": "decorate"}, annotations={"toy/skip": "yes"})
     world.config_map("gadget-c", labels={"mine": "yes"})
+    world.config_map("gadget-d", labels={"given": "away"})
     ports = [{"name": "http", "port": 80}, {"name": "admin", "port": 81}]
-    world.gadget(size=1, names=["a", "b"], ports=ports, colour="red")
+    gadget = world.gadget(size=1, names=["a", "b"], ports=ports, colour="red")
     driver.until(lambda: world.data("gadget-a") and world.data("gadget-b"), "the first children")
 
     foreign = {"metadata": {"annotations": {"foreign": "stays"}}, "data": {"foreign": "stays"}}
     world.admin.patch("v1", "configmaps", "gadget-a", foreign, namespace=world.namespace)
-    world.change_gadget(size=2, names=["a", "c"], ports=[{"name": "http", "port": 8080}], colour=None)
+    world.change_gadget(size=2, names=["a", "c", "d", "e"], ports=[{"name": "http", "port": 8080}], colour=None)
     driver.until(
-        lambda: world.data("gadget-a").get("size") == "2" and not world.data("gadget-b"), "the changed children"
+        lambda: world.data("gadget-a").get("size") == "2" and world.data("gadget-e") and not world.data("gadget-b"),
+        "the changed children",
     )
+    world.label("gadget-d", {"controller-uid": uid_of(gadget)})  # an orphan becomes a child
+    world.label("gadget-e", {"controller-uid": None})  # a child becomes an orphan
+    driver.until(lambda: world.data("gadget-d").get("size") == "2", "the adopted child")
+    driver.until(lambda: not world.owners("gadget-e"), "the released child")
 
     world.config_map("shared-too", labels={"toy": "related"})
     driver.until(lambda: world.data("gadget-a").get("related") == "shared,shared-too", "the new related object")
