@@ -15,7 +15,16 @@ from prometheus_fastapi_instrumentator import Instrumentator
 from prometheus_fastapi_instrumentator import metrics as http_metrics
 from starlette.types import Receive, Scope, Send
 
-from hooks import __version__, examples, node_labeler, volume_admission, volume_autoscaler, volume_claim
+from hooks import (
+    __version__,
+    examples,
+    node_agent,
+    node_labeler,
+    node_shape,
+    volume_admission,
+    volume_autoscaler,
+    volume_claim,
+)
 from hooks.service.endpoint import Ask, Clock, Hook, HookEndpoint
 from hooks.service.logs import Logger, make_logger
 from hooks.service.metrics import DURATION_BUCKETS, Metrics
@@ -49,6 +58,21 @@ HOOKS: Sequence[Hook] = (
         customize=volume_claim.customize,
         admit=volume_admission.admit,
         example=examples.CLAIM,
+    ),
+    Hook(
+        name="node-agent",
+        what="One DaemonSet for each group of nodes, with requests and limits that fit these nodes.",
+        request=node_agent.SyncRequest,
+        sync=node_agent.sync,
+        customize=node_agent.customize,
+        example=examples.AGENT,
+    ),
+    Hook(
+        name="node-shape",
+        what="What the node agent autoscaler knows of a Node, in an object that heartbeats do not touch.",
+        request=node_shape.SyncRequest,
+        sync=node_shape.sync,
+        example=examples.SHAPED_NODE,
     ),
 )
 

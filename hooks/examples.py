@@ -48,3 +48,37 @@ CLAIM: JsonObject = {
         }
     },
 }
+
+_AGENT_API = "autoscaling.node-agent.io/v1alpha1"
+
+SHAPED_NODE: JsonObject = {
+    "object": {
+        "metadata": {"name": "ip-10-0-1-7", "labels": {"node.kubernetes.io/instance-type": "m5.xlarge"}},
+        "status": {"allocatable": {"cpu": "4", "memory": "16Gi"}, "nodeInfo": {"operatingSystem": "linux"}},
+    }
+}
+
+AGENT: JsonObject = {
+    "parent": {
+        "metadata": {"name": "node-agent", "namespace": "kubescape", "uid": "c0de"},
+        "spec": {
+            "template": {
+                "spec": {"template": {"spec": {"containers": [{"name": "node-agent", "image": "example/agent:1.0"}]}}}
+            }
+        },
+    },
+    "children": {"DaemonSet.apps/v1": {}},
+    "related": {
+        "DaemonSet.apps/v1": {},
+        f"NodeShape.{_AGENT_API}": {
+            "ip-10-0-1-7": {
+                "metadata": {"name": "ip-10-0-1-7"},
+                "spec": {
+                    "labels": {"node.kubernetes.io/instance-type": "m5.xlarge"},
+                    "allocatable": {"cpu": "4", "memory": "16Gi"},
+                    "os": "linux",
+                },
+            }
+        },
+    },
+}

@@ -1,19 +1,14 @@
 """Objects from YAML and JSON files: what people hand to `plan`, and the manifests that we ship."""
 
-import json
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from hooks.kube.documents import InvalidDocument, read_documents
 from hooks.kube.metadata import JsonObject, name_of
 
 ROOT = Path(__file__).resolve().parent.parent
-DEEPEST, LARGEST = 500, 50_000_000
-"""The nesting and the number of nodes up to which a YAML file is read."""
 
 
 class Unreadable(Exception):
@@ -40,49 +35,13 @@ def _documents(file: Path | str) -> list[Any]:
         raise Unreadable("standard input is closed; name a file with -f")
     try:
         text = sys.stdin.read() if str(file) == "-" else Path(file).read_text(encoding="utf-8")
-        # Through JSON once more: what has no place there, such as an anchor inside itself, is no Kubernetes object.
-        documents: list[Any] = json.loads(json.dumps(_parse(text.removeprefix("\ufeff")), allow_nan=False))
+        return read_documents(text)
     except OSError as error:
         raise Unreadable(f"{file}: {error.strerror}") from error
-    except RecursionError as error:
-        raise Unreadable(f"{file}: nested too deeply, or far larger than it looks") from error
-    except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise Unreadable(f"{file}: neither YAML nor JSON: {' '.join(str(error).split())}") from error
-    return documents
-
-
-def _parse(text: str) -> list[Any]:
-    if text.lstrip().startswith("{"):
-        with suppress(ValueError):  # then it may still be YAML in braces
-            return [json.loads(text)]
-    _refuse_bombs(text)
-    return list(yaml.load_all(text, _Loader))
-
-
-def _refuse_bombs(text: str) -> None:
-    """YAML can be nested deeper than the stack, and a few lines of aliases can stand for more than the memory."""
-    sizes: dict[str, int] = {}
-    open_nodes: list[tuple[str | None, int]] = []  # the anchor of each, and the size of what came before it
-    size = 0
-    for event in yaml.parse(text, yaml.CSafeLoader):
-        size += sizes.get(event.anchor or "", 1) if isinstance(event, yaml.AliasEvent) else 1
-        if isinstance(event, yaml.CollectionStartEvent):
-            open_nodes.append((event.anchor, size))
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = open_nodes.pop()
-            sizes |= {anchor: size - before} if anchor else {}
-        if len(open_nodes) > DEEPEST or size > LARGEST:
-            raise RecursionError
-
-
-class _Loader(yaml.CSafeLoader):
-    """YAML as kubectl reads it: timestamps stay text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{file}: neither YAML nor JSON: {error}") from error
+    except InvalidDocument as error:
+        raise Unreadable(f"{file}: {error}") from error
 
 
 def _flatten(document: Any, file: str) -> Iterator[JsonObject]:

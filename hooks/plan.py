@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from hooks import volume_admission, wire
+from hooks.agents import shapes
 from hooks.app import HOOKS
 from hooks.controllers import read_controllers
 from hooks.kube.cluster import Cluster, Kinds, Snapshot, UnknownKind
@@ -23,6 +24,8 @@ from hooks.volumes import claims
 
 MOST_ROUNDS = 10
 """Hooks feed each other: what one writes, another reads. More rounds than the longest such chain."""
+COPIES = shapes.KIND
+"""One for each Node, saying what the Node says: they would hide what matters."""
 SYMBOLS = {"add": "+", "change": "~", "delete": "-"}
 
 
@@ -97,16 +100,16 @@ def admit(old: JsonObject, new: JsonObject) -> JsonObject:
 def notes(decisions: Sequence[wire.Decision], changes: Iterable[Change]) -> Sequence[Note]:
     """Decisions that change nothing, each once, though the hooks are asked several times.
 
-    Not those that a later decision overtook, nor those that already explain a changed status.
+    Not those that a later decision overtook, nor those about a changed status or a new object: they are told already.
     """
     explained = {(change.object, change.field) for change in changes}
     overtaken = {_subject(decision): number for number, decision in enumerate(decisions) if decision.changes}
     found: dict[tuple[str, str, str], Note] = {}
     for number, decision in enumerate(decisions):
-        is_told = (
-            _subject(decision) in explained and decision.reason != wire.INVALID_SPEC and decision.field == "status"
-        )
-        if decision.changes or is_told or number < overtaken.get(_subject(decision), 0):
+        is_whole = decision.field in ("", "status")
+        is_told = is_whole and _subject(decision) in explained and decision.reason != wire.INVALID_SPEC
+        is_past = number < overtaken.get(_subject(decision), 0)
+        if decision.changes or is_told or is_past or decision.object.kind == COPIES:
             continue
         # What is wrong with a policy is said once, not for every Node.
         about = "" if decision.reason == wire.INVALID_SPEC else str(decision.object)
@@ -184,7 +187,10 @@ class Caller:
 def compare(before: Snapshot, after: Snapshot) -> Iterator[Change]:
     old, new = before.all(), after.all()
     for key in sorted(old.keys() | new.keys()):
-        ref = str(_ref(new.get(key) or old[key]))
+        obj = new.get(key) or old[key]
+        if obj["kind"] == COPIES:
+            continue
+        ref = str(_ref(obj))
         if key not in old:
             yield Change("add", ref, "", None, new[key])
         elif key not in new:
@@ -226,13 +232,13 @@ def _change(ref: str, field: str, old: Any, new: Any) -> Change:
 
 
 def explain(changes: Iterable[Change], decisions: Iterable[wire.Decision]) -> Iterator[Change]:
-    """Each change with the last decision about this very field, else with the first about the object.
+    """Each change with the last decision that changes this field, else the last about it, else the first on the object.
 
     An annotation that no decision is about is the hook's own bookkeeping.
     """
     by_field: dict[tuple[str, str], wire.Decision] = {}
     by_object: dict[str, wire.Decision] = {}
-    for decision in decisions:
+    for decision in sorted(decisions, key=lambda decision: decision.changes):
         by_field[str(decision.object), decision.field] = decision
         if decision.changes:
             by_object.setdefault(str(decision.object), decision)

@@ -17,10 +17,11 @@ def node(
     name: str = "rke2-prod-compute-x7k2p",
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
-    uid: str = "0a6d52d2-5a4b-4a41-9d3c-3a7e6f1c0001",
+    uid: str | None = None,
     deleting: bool = False,
 ) -> JsonObject:
-    metadata: JsonObject = {"name": name, "uid": uid, "resourceVersion": "1", "creationTimestamp": CREATED}
+    metadata: JsonObject = {"name": name, "uid": uid or f"uid-of-{name}", "resourceVersion": "1"}
+    metadata["creationTimestamp"] = CREATED
     metadata["labels"] = {"kubernetes.io/os": "linux"} if labels is None else dict(labels)
     if annotations:
         metadata["annotations"] = dict(annotations)

@@ -21,6 +21,7 @@ from hooks.service.logs import make_logger
 from hooks.service.pages import invitation
 from hooks.service.settings import Settings
 from hooks.volumes.usage import Question, Usages
+from tests.agents import resized
 from tests.builders import node, policy
 from tests.volumes import autoscaler, autoscaler_request, claim, expansion, usages
 
@@ -333,7 +334,7 @@ def test_docs_show_schemas_and_examples_that_work(app: App) -> None:
     assert app.call("GET", "/docs").status_code == 200
     described = app.call("GET", "/openapi.json").json()
     for hook in HOOKS:
-        for action in ("sync", "customize"):
+        for action in hook.actions:
             content = described["paths"][f"/{hook.name}/{action}"]["post"]["requestBody"]["content"]["application/json"]
             name = content["schema"]["$ref"].rpartition("/")[2]
             assert described["components"]["schemas"][name]["properties"]
@@ -424,6 +425,25 @@ METRICS = [  # name, type, labels, help
         "hook result",
         "Requests to a hook by result: ok, retry_later, invalid, too_large, error.",
     ),
+    (
+        "node_agent_autoscaler_groups",
+        "gauge",
+        "namespace nodeagentautoscaler reason",
+        "Groups of nodes by what was last decided about their DaemonSet.",
+    ),
+    ("node_agent_autoscaler_nodes", "gauge", "group namespace nodeagentautoscaler", "Nodes of a group."),
+    (
+        "node_agent_autoscaler_render_errors",
+        "counter",
+        "namespace nodeagentautoscaler",
+        "Syncs whose template was missing or no DaemonSet could be made of; once per group if only some fail.",
+    ),
+    (
+        "node_agent_autoscaler_resizes",
+        "counter",
+        "namespace nodeagentautoscaler",
+        "DaemonSets that got another size because their smallest node is another one.",
+    ),
     ("node_labeler_errors", "counter", "", "Syncs of Nodes that were answered with an error."),
     ("node_labeler_labels_applied", "counter", "", "Labels that an answer added to a Node."),
     ("volume_autoscaler_backend_duration_seconds", "histogram", "", "Time that a request to the metrics backend took."),
@@ -480,6 +500,8 @@ def test_metric_names_types_labels_and_help_are_promises(app: App) -> None:
     late = expansion(from_size="10Gi", size="12Gi", requested_at="2026-01-02T03:03:05Z", count=1)
     for own in ([expansion()], [late]):
         app.post("/volume-autoscaler/sync", autoscaler_request(own=own))
+    for body in resized():
+        app.post("/node-agent/sync", body)
     found = [
         (
             family.name,

@@ -293,7 +293,8 @@ def test_an_object_that_a_hook_refuses_is_named(plan: Run) -> None:
         ),
         pytest.param(
             dump(policy()),
-            "the input holds no object that a hook looks after (Node, PersistentVolumeClaim, VolumeAutoscaler)",
+            "the input holds no object that a hook looks after "
+            "(Node, NodeAgentAutoscaler, PersistentVolumeClaim, VolumeAutoscaler)",
             id="only policies",
         ),
     ],

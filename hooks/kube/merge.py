@@ -101,7 +101,7 @@ def _merge_objects(observed: JsonObject, last_applied: JsonObject, desired: Json
 
 
 def _merge_lists(observed: list[Any], last_applied: list[Any], desired: list[Any]) -> list[Any]:
-    key = _merge_key([*observed, *last_applied, *desired])
+    key = merge_key([*observed, *last_applied, *desired])
     if key is None:
         return deepcopy(desired)
     by_key = [{_text(item[key]): item for item in items} for items in (observed, last_applied, desired)]
@@ -112,7 +112,7 @@ def _merge_lists(observed: list[Any], last_applied: list[Any], desired: list[Any
     return [merged[name] for name in [*kept, *added]]
 
 
-def _merge_key(items: Sequence[Any]) -> str | None:
+def merge_key(items: Sequence[Any]) -> str | None:
     if not items or not all(isinstance(item, dict) for item in items):
         return None
     return next((key for key in MERGE_KEYS if all(key in item for item in items)), None)

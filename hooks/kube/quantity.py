@@ -74,6 +74,11 @@ def whole_bytes(text: str) -> int:
     return _round_up(_read(text).nano, _NANO)
 
 
+def milli(text: str) -> int:
+    """Go's Quantity.MilliValue(), rounded away from zero, but exact where Go's int64 overflows."""
+    return _round_up(_read(text).nano, 10**6)
+
+
 def canonical(text: str) -> str:
     """What one reads in the cluster after writing the text: 1024Mi is 1Gi, 1.5 is 1500m, 2000 is 2k.
 

@@ -3,8 +3,10 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from starlette.types import Receive, Scope, Send
@@ -28,14 +30,14 @@ MOST_COMPLAINTS = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Hook:
-    """One hook: `POST /<name>/sync`, and `POST /<name>/customize` to say which objects it relates to."""
+    """One hook: `POST /<name>/sync`, and `POST /<name>/customize` if it relates to other objects."""
 
     name: str
     what: str
     request: type[wire.Model]
     sync: Callable[..., wire.Outcome]
-    customize: Callable[..., wire.Outcome]
     example: JsonObject
+    customize: Callable[..., wire.Outcome] | None = None
     question: Callable[..., Question | None] | None = None
     """What `sync` must know from outside, if anything; it gets the answer as `usage`."""
     admit: Callable[[AdmissionReview], wire.Outcome] | None = None
@@ -43,7 +45,8 @@ class Hook:
 
     @property
     def actions(self) -> Sequence[Action]:
-        return ("sync", "customize", "admit") if self.admit else ("sync", "customize")
+        optional: dict[Action, object] = {"customize": self.customize, "admit": self.admit}
+        return ("sync", *(action for action, answer in optional.items() if answer))
 
     @property
     def label(self) -> str:
@@ -51,12 +54,12 @@ class Hook:
         return self.name.replace("-", "_")
 
     async def answer(self, action: Action, body: bytes, *, now: datetime, ask: Ask) -> wire.Outcome:
-        if action == "customize":
+        if action == "customize" and self.customize:
             return self.customize(wire.parse(wire.CustomizeRequest, body))
         if action == "admit" and self.admit:
             return self.admit(wire.parse(AdmissionReview, body))
         if len(body) > LARGE_BODY_BYTES:  # takes long: in a thread, so that probes are still answered
-            return await self._sync(asyncio.to_thread, body, now, ask)
+            return await self._sync(_in_a_thread, body, now, ask)
         if self.question is None:
             return self.sync(wire.parse(self.request, body), now=now)
         return await self._sync(_at_once, body, now, ask)
@@ -69,6 +72,14 @@ class Hook:
             known = {"usage": await ask(question) if question else None}
         outcome: wire.Outcome = await run(self.sync, request, now=now, **known)
         return outcome
+
+
+_ONE_THREAD = ThreadPoolExecutor(1, thread_name_prefix="large-body")
+"""Several would only take turns with each other and with the event loop, which waits longer the more there are."""
+
+
+async def _in_a_thread(work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    return await asyncio.get_running_loop().run_in_executor(_ONE_THREAD, partial(work, *arguments, **named))
 
 
 async def _at_once(work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:

@@ -65,6 +65,18 @@ class Metrics:
                 ["namespace", "volumeautoscaler", "reason"],
                 registry=registry,
             ),
+            "node_agent_autoscaler_resizes_total": Counter(
+                "node_agent_autoscaler_resizes_total",
+                "DaemonSets that got another size because their smallest node is another one.",
+                ["namespace", "nodeagentautoscaler"],
+                registry=registry,
+            ),
+            "node_agent_autoscaler_render_errors_total": Counter(
+                "node_agent_autoscaler_render_errors_total",
+                "Syncs whose template was missing or no DaemonSet could be made of; once per group if only some fail.",
+                ["namespace", "nodeagentautoscaler"],
+                registry=registry,
+            ),
         }
         self.reconciles = Histogram(
             "volume_autoscaler_reconcile_duration_seconds",
@@ -141,6 +153,14 @@ GAUGES: Mapping[str, tuple[str, Sequence[str]]] = {
     "volume_autoscaler_claims": (
         "Claims by what was last decided about them. Replicas share the work: take the maximum over them, then sum.",
         ["namespace", "volumeautoscaler", "reason"],
+    ),
+    "node_agent_autoscaler_groups": (
+        "Groups of nodes by what was last decided about their DaemonSet.",
+        ["namespace", "nodeagentautoscaler", "reason"],
+    ),
+    "node_agent_autoscaler_nodes": (
+        "Nodes of a group.",
+        ["namespace", "nodeagentautoscaler", "group"],
     ),
 }
 

@@ -60,12 +60,12 @@ def describe(app: FastAPI, hooks: Sequence[Hook]) -> dict[str, Any]:
     schemas = described.setdefault("components", {}).setdefault("schemas", {})
     for hook in hooks:
         sync = _schema(hook.request, f"{hook.label}_sync", schemas)
-        customize = _schema(wire.CustomizeRequest, "customize", schemas)
-        asked = {"parent": hook.example.get("object") or hook.example.get("parent")}
         described["paths"][f"/{hook.name}/sync"] = {"post": _operation(hook, hook.what, sync, hook.example)}
-        described["paths"][f"/{hook.name}/customize"] = {
-            "post": _operation(hook, "Which objects a parent relates to.", customize, asked)
-        }
+        if hook.customize:
+            customize = _schema(wire.CustomizeRequest, "customize", schemas)
+            asked = {"parent": hook.example.get("object") or hook.example.get("parent")}
+            what = "Which objects a parent relates to."
+            described["paths"][f"/{hook.name}/customize"] = {"post": _operation(hook, what, customize, asked)}
         if hook.admit:
             review = _schema(AdmissionReview, "admission_review", schemas)
             what = "For the API server: the larger size that an update of a claim asks for."
@@ -127,7 +127,7 @@ def _carried_out(example: JsonObject, answer: JsonObject) -> JsonObject:
 def front_page(hooks: Sequence[Hook], version: str, base: str) -> str:
     sections = "".join(
         f"<h2>{html.escape(hook.name)}</h2><p>{html.escape(hook.what)}</p>"
-        f"<p><code>POST /{hook.name}/sync</code>, <code>POST /{hook.name}/customize</code></p>"
+        f"<p>{', '.join(f'<code>POST /{hook.name}/{action}</code>' for action in hook.actions)}</p>"
         f"<pre>{html.escape(curl(hook, base, hook.example))}</pre>"
         for hook in hooks
     )

@@ -5,49 +5,24 @@ checked again here: what cannot be used is reported and nothing grows meanwhile,
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from hooks import wire
-from hooks.kube.duration import InvalidDuration, parse_duration
+from hooks.fields import Bytes, Wait, Written, duration
 from hooks.kube.metadata import JsonObject
-from hooks.kube.quantity import InvalidQuantity, format_binary, whole_bytes
+from hooks.kube.quantity import format_binary
 from hooks.kube.selector import InvalidSelector, Selector, parse_selector
 
 API_VERSION, KIND = "autoscaling.volume-autoscaler.io/v1alpha1", "VolumeAutoscaler"
 MIB, GIB = 2**20, 2**30
-TOO_LARGE = 2**63 - 1  # Kubernetes counts bytes in 64 bits; what is larger becomes this
 SHORTEST_POLL = timedelta(seconds=10)
 _URL = re.compile(r"https?://(\[[0-9a-f:.]+\]|[^/?#@:\s\[\]%]+)(:[0-9]{0,5})?(/[^?#\s]*)?", re.IGNORECASE)
-LONGEST_TIME = timedelta(days=3650)  # beyond, a sum with the present may leave the calendar
-
-
-def _quantity(value: Any) -> int:
-    try:
-        size = whole_bytes(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else 0
-    except InvalidQuantity as error:
-        raise PydanticCustomError("quantity", "{text}", {"text": str(error)}) from error
-    if not 0 < size < TOO_LARGE:
-        raise PydanticCustomError("quantity", "must be a quantity above zero and below 8Ei, such as 10Gi")
-    return size
-
-
-def _duration(shortest: timedelta, rule: str) -> Callable[[Any], timedelta]:
-    def read(value: Any) -> timedelta:
-        try:
-            duration = parse_duration(value if isinstance(value, str) else str(value))
-        except InvalidDuration as error:
-            raise PydanticCustomError("duration", "{text}", {"text": str(error)}) from error
-        if not shortest <= duration <= LONGEST_TIME:
-            raise PydanticCustomError("duration", "{rule}, and at most ten years", {"rule": rule})
-        return duration
-
-    return read
 
 
 def _url(value: Any) -> Any:
@@ -56,16 +31,8 @@ def _url(value: Any) -> Any:
     return value
 
 
-Bytes = Annotated[int, BeforeValidator(_quantity)]
-Poll = Annotated[timedelta, BeforeValidator(_duration(SHORTEST_POLL, "must be at least 10s"))]
-Wait = Annotated[timedelta, BeforeValidator(_duration(timedelta(), "must not be negative"))]
-Window = Annotated[timedelta, BeforeValidator(_duration(timedelta(microseconds=1), "must be above zero"))]
-
-
-class Written(wire.Spec):
-    """As people write it: by the names of the CRD alone."""
-
-    model_config = ConfigDict(populate_by_name=False)
+Poll = Annotated[timedelta, BeforeValidator(duration(SHORTEST_POLL, "must be at least 10s"))]
+Window = Annotated[timedelta, BeforeValidator(duration(timedelta(microseconds=1), "must be above zero"))]
 
 
 class TargetSpec(Written):

@@ -8,6 +8,7 @@ import pytest
 from hooks.kube.metadata import JsonObject, annotations_of, labels_of, name_of, uid_of
 from hooks.node_labeler import CONFLICTS, OWNED
 from tests.builders import policy
+from tests.e2e.agent_world import until_shaped
 from tests.e2e.conftest import apply_controllers
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.drivers import USER, Driver
@@ -71,6 +72,7 @@ def nodes(installed: ControlPlane, admin: KubeClient, driver: Driver, hooks: Hoo
     nodes.clear()
     installed.kubectl("apply", "-f", "deploy/base/workload-type.yaml")
     yield nodes
+    until_shaped(driver, admin)  # another controller that follows Nodes
     parents = len(admin.list("v1", "nodes"))
     assert not driver.run_twice_more(parents, lambda: asked(hooks))
     nodes.clear()
@@ -195,6 +197,7 @@ def test_sends_one_event_if_node_events_are_installed(
     try:
         nodes.create("prod-compute-1")
         driver.until(lambda: _labeled_events(nodes.admin, "prod-compute-1"), "the Event")
+        until_shaped(driver, nodes.admin)
         assert not driver.run_twice_more(1, lambda: asked(hooks))
         [event] = _labeled_events(nodes.admin, "prod-compute-1")
         assert event["message"] == "label workload-type=compute added: policy workload-type, rule 2"

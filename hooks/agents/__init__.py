@@ -1,0 +1,1 @@
+"""What the node agent autoscaler is made of: its custom resources, groups of nodes, sizes, and the DaemonSets."""
