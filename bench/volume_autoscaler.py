@@ -16,6 +16,18 @@ from bench.backend import Backend, answering
 from bench.load import Server, serving
 from bench.progress import say
 from bench.rows import Hold, Row
+from bench.syncs import (
+    ROUNDS,
+    SERVERS,
+    SYNCS,
+    Probed,
+    cpu_seconds,
+    load,
+    milliseconds,
+    probed_during,
+    worst_stall,
+    yardstick,
+)
 from bench.volume_bodies import POLL, Fleet, metrics_answer, sync_body, usages
 from hooks.app import create_app
 from hooks.service.endpoint import Answer
@@ -25,15 +37,13 @@ from hooks.volumes.usage import Question, Usages
 PATH = "/volume-autoscaler/sync"
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 MANY = 1000
-ROUNDS = 15
-SERVERS, SYNCS = 3, 12
 
 
 # One sync
 
 
 class Times(NamedTuple):
-    """CPU seconds: what else runs on the machine does not count. The garbage collector does, as in the server."""
+    """CPU seconds."""
 
     yardstick: float
     poll: float
@@ -43,20 +53,20 @@ class Times(NamedTuple):
 def sync_times() -> Sequence[Row]:
     body = sync_body(Fleet(MANY), NOW)
     rounds = asyncio.run(_rounds(body))
-    yardstick = f"json.loads of the same {len(body) / 1e6:.1f} MB, {_milliseconds([r.yardstick for r in rounds])}"
+    against = yardstick(body, [times.yardstick for times in rounds])
     say("volume autoscaler, sync")
     return [
         Row(
             what=f"volume-autoscaler sync that polls, {MANY:,} claims, usage cached, every tenth grows",
-            yardstick=yardstick,
-            measured=_milliseconds([times.poll for times in rounds]),
+            yardstick=against,
+            measured=milliseconds([times.poll for times in rounds]),
             value=median(times.poll / times.yardstick for times in rounds),
             hold=Hold("at most", 1.5),
         ),
         Row(
             what="the same, an extra sync between polls",
-            yardstick=yardstick,
-            measured=_milliseconds([times.extra for times in rounds]),
+            yardstick=against,
+            measured=milliseconds([times.extra for times in rounds]),
             value=median(times.extra / times.yardstick for times in rounds),
             hold=Hold("at most", 1.5),
         ),
@@ -70,7 +80,7 @@ async def _rounds(body: bytes) -> Sequence[Times]:
     if grown.get("ExpandRequested") != MANY // 10 or "ExpandRequested" in rested:
         raise RuntimeError(f"not the syncs that were to be measured: {grown}, {rested}")
     return [
-        Times(await _seconds(_load, body), await _seconds(poll, body), await _seconds(extra, body))
+        Times(await cpu_seconds(load, body), await cpu_seconds(poll, body), await cpu_seconds(extra, body))
         for _ in range(ROUNDS)
     ]
 
@@ -86,85 +96,30 @@ def _endpoint(now: datetime) -> Callable[[bytes], Awaitable[Answer]]:
     return app.endpoints[PATH].answer
 
 
-async def _load(body: bytes) -> None:
-    json.loads(body)
-
-
-async def _seconds(work: Callable[[bytes], Awaitable[object]], body: bytes) -> float:
-    began = time.process_time()
-    await work(body)
-    return time.process_time() - began
-
-
 def _reasons(answer: bytes) -> Mapping[str, int]:
     reasons: Mapping[str, int] = json.loads(answer)["status"]["claimsByReason"]
     return reasons
 
 
-def _milliseconds(seconds: Sequence[float]) -> str:
-    return f"{median(seconds) * 1000:.0f} ms"
-
-
 # What others notice
 
 
-class Stall(NamedTuple):
-    """Seconds that a probe waited."""
-
-    by_the_clock: float
-    own: float  # without those in which something else had the server's core
-
-
-class Probed(NamedTuple):
-    stalls: Sequence[Stall]
-    peak_bytes: int
-
-    @property
-    def worst(self) -> float:
-        return max(stall.own for stall in self.stalls)
-
-
 def stalls() -> Sequence[Row]:
-    """How long the server leaves a probe without an answer while it syncs."""
+    """Each server asks the backend first."""
     now, fleet = _now(), Fleet(MANY)
     body, known = sync_body(fleet, now), metrics_answer([fleet], now)
     return [_worst_stall(body, known, at_once=at_once) for at_once in (1, 4)]
 
 
 def _worst_stall(body: bytes, known: bytes, *, at_once: int) -> Row:
-    """The median of several servers, each of which asks the backend first."""
-    servers = [_probed_during(body, known, at_once) for _ in range(SERVERS)]
-    by_the_clock = max(stall.by_the_clock for server in servers for stall in server.stalls)
-    peak = max(server.peak_bytes for server in servers)
+    servers = [_probed(body, known, at_once) for _ in range(SERVERS)]
     say(f"volume autoscaler, stalls with {at_once} at once")
-    return Row(
-        what=f"worst /healthz stall during {SYNCS} such syncs over HTTP, {at_once} at once",
-        yardstick="",
-        measured=f"{', '.join(f'{server.worst:.2f}' for server in servers)} s with {SERVERS} servers, "
-        f"{by_the_clock:.2f} s where others had the core too; a server's memory peaked at {peak >> 20} MiB",
-        value=median(server.worst for server in servers),
-        hold=Hold("at most", 0.5, " s"),
-    )
+    return worst_stall(f"{SYNCS} such syncs over HTTP, {at_once} at once", servers)
 
 
-def _probed_during(body: bytes, known: bytes, at_once: int) -> Probed:
-    stalls: list[Stall] = []
+def _probed(body: bytes, known: bytes, at_once: int) -> Probed:
     with answering(known) as backend, _serving(backend) as server:
-        with ThreadPoolExecutor(at_once) as clients:
-            syncs = [clients.submit(server.request, "POST", PATH, body) for _ in range(SYNCS)]
-            while not all(sync.done() for sync in syncs):
-                stalls.append(_probe(server))
-                time.sleep(0.01)
-        for sync in syncs:
-            sync.result()
-        return Probed(stalls, server.peak_bytes())
-
-
-def _probe(server: Server) -> Stall:
-    began, queued = time.perf_counter(), server.queued_seconds()
-    server.request("GET", "/healthz")
-    took = time.perf_counter() - began
-    return Stall(took, took - (server.queued_seconds() - queued))
+        return probed_during(server, PATH, body, at_once=at_once)
 
 
 # What the backend notices

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any
 
 import yaml
 
 from bench.bodies import ROOT
+from bench.stored import KUBECTL, KUBECTL_MANAGER, as_stored, keyed, make_uid, named_fields, written_by
 from hooks import volume_autoscaler, wire
-from hooks.kube.metadata import JsonObject, object_key
+from hooks.kube.merge import go_json
+from hooks.kube.metadata import JsonObject
 from hooks.kube.quantity import whole_bytes
 from hooks.volumes import claims, expansions, policy
 from hooks.volumes.claims import Resize
@@ -24,11 +25,9 @@ from hooks.volumes.usage import CLAIM_LABEL, METRICS, PREFIX, Filesystem, Usages
 
 POLL, THRESHOLD = timedelta(seconds=60), 80
 EXPANSIONS = f"{expansions.KIND}.{expansions.API_VERSION}"
-CREATED = "2026-01-01T00:00:00Z"
 SIZES = ("10Gi", "15Gi", "25Gi", "40Gi")
 """Each claim has grown from the first to the last of them."""
 CLASSES = ("fast", "slow", "archive")
-KUBECTL, KUBECTL_MANAGER = "kubectl.kubernetes.io/last-applied-configuration", "kubectl-client-side-apply"
 
 
 @dataclass(frozen=True)
@@ -46,17 +45,17 @@ class Fleet:
 
     @property
     def uid(self) -> str:
-        return _uid(f"f{self.first:07x}", 0)
+        return make_uid(f"f{self.first:07x}", 0)
 
 
 def sync_body(fleet: Fleet, now: datetime) -> bytes:
     """A sync whose poll is due: its last one, when nothing was over the threshold, was an interval ago."""
     request = _request(fleet, _parent(fleet))
-    parsed = wire.parse(volume_autoscaler.SyncRequest, _go_json(request).encode())
+    parsed = wire.parse(volume_autoscaler.SyncRequest, go_json(request).encode())
     outcome = volume_autoscaler.sync(parsed, now=now - POLL, usage=usages(fleet, most=THRESHOLD - 1))
     status = json.loads(wire.encode(outcome.response))["status"]
     request["parent"]["status"] = status | {"observedGeneration": 1}
-    return _go_json(request).encode()
+    return go_json(request).encode()
 
 
 def usages(fleet: Fleet, *, most: int = 100) -> Usages:
@@ -71,7 +70,7 @@ def metrics_answer(fleets: Sequence[Fleet], now: datetime) -> bytes:
         for number in fleet.numbers
         for labels, value in _series(fleet, number)
     ]
-    return _go_json({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+    return go_json({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
 
 
 def claim_name(number: int) -> str:
@@ -79,7 +78,7 @@ def claim_name(number: int) -> str:
 
 
 def _claim_uid(number: int) -> str:
-    return _uid("c1a10000", number)
+    return make_uid("c1a10000", number)
 
 
 def _percent(number: int) -> int:
@@ -118,12 +117,12 @@ def _request(fleet: Fleet, parent: JsonObject) -> JsonObject:
         "controller": _controller(),
         "parent": parent,
         "children": {
-            EXPANSIONS: _keyed(_expansion(fleet, number) for number in fleet.numbers),
+            EXPANSIONS: keyed(_expansion(fleet, number) for number in fleet.numbers),
             "Event.v1": {},
         },
         "related": {
-            "PersistentVolumeClaim.v1": _keyed(_claim(fleet, number) for number in fleet.numbers),
-            "StorageClass.storage.k8s.io/v1": _keyed(map(_storage_class, CLASSES)),
+            "PersistentVolumeClaim.v1": keyed(_claim(fleet, number) for number in fleet.numbers),
+            "StorageClass.storage.k8s.io/v1": keyed(map(_storage_class, CLASSES)),
             EXPANSIONS: {},
         },
         "finalizing": False,
@@ -153,18 +152,18 @@ def _parent(fleet: Fleet) -> JsonObject:
     metadata = {"name": fleet.autoscaler, "namespace": fleet.namespace, "uid": fleet.uid, "generation": 1}
     shown = ("claims", "claimsByReason", "conditions", "lastPollTime", "observedGeneration", "pvcs", "totalScaleEvents")
     fields = [
-        _managed(KUBECTL_MANAGER, policy.API_VERSION, {"f:spec": {f"f:{key}": {} for key in spec}}),
-        _managed("metacontroller", policy.API_VERSION, {"f:status": {f"f:{key}": {} for key in shown}}, "status"),
+        written_by(KUBECTL_MANAGER, policy.API_VERSION, {"f:spec": {f"f:{key}": {} for key in spec}}),
+        written_by("metacontroller", policy.API_VERSION, {"f:status": {f"f:{key}": {} for key in shown}}, "status"),
     ]
     parent = {"apiVersion": policy.API_VERSION, "kind": policy.KIND, "metadata": metadata, "spec": spec}
-    return _stored(parent, {}, {KUBECTL: _go_json(parent)}, fields)
+    return as_stored(parent, {}, {KUBECTL: go_json(parent)}, fields)
 
 
 def _storage_class(name: str) -> JsonObject:
     found = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
-        "metadata": {"name": name, "uid": _uid("c1a55000", CLASSES.index(name))},
+        "metadata": {"name": name, "uid": make_uid("c1a55000", CLASSES.index(name))},
         "provisioner": "csi.example.com",
         "parameters": {"csi.storage.k8s.io/fstype": "ext4", "type": name},
         "reclaimPolicy": "Delete",
@@ -172,7 +171,7 @@ def _storage_class(name: str) -> JsonObject:
         "allowVolumeExpansion": True,
     }
     fields: JsonObject = {f"f:{key}": {} for key in found if key not in ("apiVersion", "kind", "metadata")}
-    return _stored(found, {}, {KUBECTL: _go_json(found)}, [_managed(KUBECTL_MANAGER, "storage.k8s.io/v1", fields)])
+    return as_stored(found, {}, {KUBECTL: go_json(found)}, [written_by(KUBECTL_MANAGER, "storage.k8s.io/v1", fields)])
 
 
 # Claims
@@ -191,10 +190,10 @@ def _claim(fleet: Fleet, number: int) -> JsonObject:
         "resources": {"requests": {"storage": SIZES[-1]}},
         "storageClassName": CLASSES[number % len(CLASSES)],
         "volumeMode": "Filesystem",
-        "volumeName": f"pvc-{_uid('9a7f0000', number)}",
+        "volumeName": f"pvc-{make_uid('9a7f0000', number)}",
     }
     claim = {"apiVersion": claims.API_VERSION, "kind": claims.KIND, "metadata": metadata, "spec": spec}
-    stored = _stored(claim, labels, _claim_annotations(fleet, number, claim), _claim_fields(labels))
+    stored = as_stored(claim, labels, _claim_annotations(fleet, number, claim), _claim_fields(labels))
     stored["metadata"]["finalizers"] = ["kubernetes.io/pvc-protection"]
     status = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": SIZES[-1]}, "phase": "Bound"}
     return stored | {"status": status}
@@ -203,7 +202,7 @@ def _claim(fleet: Fleet, number: int) -> JsonObject:
 def _claim_annotations(fleet: Fleet, number: int, applied: JsonObject) -> Mapping[str, str]:
     history = _history(number)
     return {
-        KUBECTL: _go_json(applied),
+        KUBECTL: go_json(applied),
         "pv.kubernetes.io/bind-completed": "yes",
         "pv.kubernetes.io/bound-by-controller": "yes",
         "volume.beta.kubernetes.io/storage-provisioner": "csi.example.com",
@@ -234,12 +233,14 @@ def _claim_fields(labels: Mapping[str, str]) -> Sequence[JsonObject]:
     ours = (claims.REQUESTED_AT, claims.REQUESTED_BY, claims.REQUESTED_SIZE, claims.HISTORY)
     bound_status: JsonObject = {"f:accessModes": {}, "f:capacity": {".": {}, "f:storage": {}}, "f:phase": {}}
     return [
-        _managed(KUBECTL_MANAGER, "v1", _named([KUBECTL], labels) | {"f:spec": spec}),
-        _managed("kube-scheduler", "v1", _named(["volume.kubernetes.io/selected-node"])),
-        _managed("kube-controller-manager", "v1", _named([*bound, *provisioned]) | {"f:spec": {"f:volumeName": {}}}),
-        _managed("kube-controller-manager", "v1", {"f:status": bound_status}, "status"),
-        _managed("csi-resizer", "v1", {"f:status": {"f:capacity": {"f:storage": {}}}}, "status"),
-        _managed("metacontroller", "v1", _named(ours)),
+        written_by(KUBECTL_MANAGER, "v1", named_fields([KUBECTL], labels) | {"f:spec": spec}),
+        written_by("kube-scheduler", "v1", named_fields(["volume.kubernetes.io/selected-node"])),
+        written_by(
+            "kube-controller-manager", "v1", named_fields([*bound, *provisioned]) | {"f:spec": {"f:volumeName": {}}}
+        ),
+        written_by("kube-controller-manager", "v1", {"f:status": bound_status}, "status"),
+        written_by("csi-resizer", "v1", {"f:status": {"f:capacity": {"f:storage": {}}}}, "status"),
+        written_by("metacontroller", "v1", named_fields(ours)),
     ]
 
 
@@ -264,50 +265,10 @@ def _expansion(fleet: Fleet, number: int) -> JsonObject:
     child = expansions.child(expansions.name_for(fleet.autoscaler, step.claim_name), step)
     labels = child["metadata"]["labels"] | {volume_autoscaler.CONTROLLER_UID: fleet.uid}
     child["metadata"] |= {"labels": labels, "namespace": fleet.namespace}
-    fields = _named([wire.LAST_APPLIED], labels, owner=fleet.uid)
+    fields = named_fields([wire.LAST_APPLIED], labels, owner=fleet.uid)
     fields["f:spec"] = {".": {}} | {f"f:{key}": {} for key in child["spec"]}
-    written = _managed("metacontroller", expansions.API_VERSION, fields)
-    stored = _stored(child, labels, {wire.LAST_APPLIED: _go_json(child)}, [written])
+    written = written_by("metacontroller", expansions.API_VERSION, fields)
+    stored = as_stored(child, labels, {wire.LAST_APPLIED: go_json(child)}, [written])
     owner = {"apiVersion": policy.API_VERSION, "kind": policy.KIND, "name": fleet.autoscaler, "uid": fleet.uid}
     stored["metadata"]["ownerReferences"] = [owner | {"blockOwnerDeletion": True, "controller": True}]
-    return stored | {"metadata": stored["metadata"] | {"generation": 2, "uid": _uid("e4a00000", number)}}
-
-
-# As the API server stores it, and Go writes it
-
-
-def _stored(
-    obj: JsonObject, labels: Mapping[str, str], annotations: Mapping[str, str], managed: Sequence[JsonObject]
-) -> JsonObject:
-    metadata = obj["metadata"] | {"annotations": dict(annotations), "managedFields": list(managed)}
-    metadata |= {"creationTimestamp": CREATED, "resourceVersion": "123456"}
-    return obj | {"metadata": metadata | ({"labels": dict(labels)} if labels else {})}
-
-
-def _managed(manager: str, api_version: str, fields: JsonObject, subresource: str = "") -> JsonObject:
-    entry = {"manager": manager, "operation": "Update", "apiVersion": api_version, "time": CREATED}
-    entry |= {"subresource": subresource} if subresource else {}
-    return entry | {"fieldsType": "FieldsV1", "fieldsV1": fields}
-
-
-def _named(annotations: Sequence[str], labels: Mapping[str, str] | None = None, owner: str = "") -> JsonObject:
-    fields: JsonObject = {"f:annotations": {".": {}} | {f"f:{key}": {} for key in annotations}}
-    if labels:
-        fields["f:labels"] = {".": {}} | {f"f:{key}": {} for key in labels}
-    if owner:
-        fields["f:ownerReferences"] = {".": {}, f'k:{{"uid":"{owner}"}}': {}}
-    return {"f:metadata": fields}
-
-
-def _keyed(objects: Iterator[JsonObject]) -> JsonObject:
-    return {object_key(obj): obj for obj in objects}
-
-
-def _uid(start: str, number: int) -> str:
-    return f"{start}-cee6-4470-920e-{number:012x}"
-
-
-def _go_json(value: Any) -> str:
-    """Without blanks, with sorted keys, and with < > & escaped."""
-    text = json.dumps(value, separators=(",", ":"), sort_keys=True)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return stored | {"metadata": stored["metadata"] | {"generation": 2, "uid": make_uid("e4a00000", number)}}

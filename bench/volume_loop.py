@@ -1,32 +1,22 @@
 """VolumeAutoscalers at rest on a real control plane, driven by the real Metacontroller: what a poll costs there."""
 
-import os
 import re
-import runpy
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import httpx
 
-from bench.bodies import ROOT
 from bench.progress import say
 from bench.rows import Hold, Row
-from tests.e2e.conftest import DEFAULT_OVERLAY, apply_controllers
-from tests.e2e.controlplane import AuditRecord, ControlPlane, KubectlError
-from tests.e2e.drivers import USER, RealMetacontroller, real_metacontroller
-from tests.e2e.hook_server import HookServer
+from bench.stage import Stage, binaries, measured, stage
+from tests.e2e.controlplane import AuditRecord
+from tests.e2e.drivers import USER
 from tests.e2e.kubelets import Backend, backend
-from tests.e2e.processes import NotInTimeError, ProcessError, eventually
+from tests.e2e.processes import eventually
 from tests.e2e.volume_world import AUTOSCALERS, World, create_storage_classes
 
-BUILD = ROOT / "tools" / "controlplane" / "build.py"
-PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "prometheus")
 HOW_MANY = (1, 40)
 POLLS = 3
-QUIET_SECONDS = 2
 SYNCS = "volume_autoscaler_reconcile_duration_seconds_count"
 
 
@@ -45,13 +35,15 @@ class Cost:
 
 
 def polls_at_rest(*, skip: bool) -> Sequence[Row]:
-    if reason := "--skip-loop" if skip else _why_not():
-        return _not_measured(reason)
-    try:
-        with _stage(_binaries()) as stage:
-            return [row for count in HOW_MANY for row in _rows(count, stage.cost(count))]
-    except (KubectlError, NotInTimeError, ProcessError) as error:
-        return _not_measured(str(error).splitlines()[0])
+    nothing = Cost(polls=1, syncs=0, claim_syncs=0, writes=[])
+    return measured(_measure, instead=[row for count in HOW_MANY for row in _rows(count, nothing)], skip=skip)
+
+
+def _measure() -> Sequence[Row]:
+    with backend(binaries()) as found, stage({"METAHOOKS_PROMETHEUS_URL": found.prometheus.url}) as ours:
+        create_storage_classes(ours.control_plane.admin)
+        loop = Loop(ours, found)
+        return [row for count in HOW_MANY for row in _rows(count, loop.cost(count))]
 
 
 def _rows(count: int, cost: Cost) -> Sequence[Row]:
@@ -81,99 +73,45 @@ def _rows(count: int, cost: Cost) -> Sequence[Row]:
     ]
 
 
-def _not_measured(reason: str) -> Sequence[Row]:
-    rows = [row for count in HOW_MANY for row in _rows(count, Cost(polls=1, syncs=0, claim_syncs=0, writes=[]))]
-    return [replace(row, measured=f"not measured: {reason}", value=None) for row in rows]
-
-
-# The stage
-
-
-def _why_not() -> str:
-    if not real_metacontroller():
-        return "no metacontroller on PATH"
-    return "" if all((_binaries() / name).exists() for name in PROGRAMS) else "no control plane; make controlplane"
-
-
-def _binaries() -> Path:
-    """Where `make controlplane` puts its programs; its script is no module of ours."""
-    return Path(runpy.run_path(str(BUILD))["cache_folder"]())
-
-
-@contextmanager
-def _stage(binaries: Path) -> Iterator["Stage"]:
-    """The default installation, and nobody in it yet."""
-    with ExitStack() as stack:
-        control_plane = stack.enter_context(ControlPlane(binaries))
-        found = stack.enter_context(backend(binaries))
-        hooks = HookServer(control_plane.folder)
-        stack.callback(hooks.stop)
-        hooks.restart({"METAHOOKS_PROMETHEUS_URL": found.prometheus.url})
-        _install(control_plane, hooks)
-        driver = RealMetacontroller(control_plane)
-        stack.callback(driver.stop)
-        say("volume autoscaler, the control plane is up")
-        yield Stage(control_plane, hooks, found, driver)
-
-
-def _install(control_plane: ControlPlane, hooks: HookServer) -> None:
-    crds = os.environ.get("METACONTROLLER_CRDS") or str(ROOT / "tests" / "e2e" / "metacontroller-crds.yaml")
-    control_plane.kubectl("apply", "-f", crds)
-    control_plane.kubectl("apply", "-k", str(ROOT / "deploy" / "crds"))
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
-    apply_controllers(control_plane, hooks, DEFAULT_OVERLAY)
-    create_storage_classes(control_plane.admin)
-
-
 @dataclass(frozen=True)
-class Stage:
-    control_plane: ControlPlane
-    hooks: HookServer
+class Loop:
+    stage: Stage
     backend: Backend
-    driver: RealMetacontroller
 
     def cost(self, count: int) -> Cost:
-        world = World(self.control_plane, self.driver, self.hooks, self.backend, f"bench-{count}")
+        control_plane = self.stage.control_plane
+        world = World(control_plane, self.stage.driver, self.stage.hooks, self.backend, f"bench-{count}")
         self._create(world, count)
-        self._await_quiet()
-        mark, before, synced, of_claims = self.control_plane.mark(), _polls(world), self._syncs(), self._claim_syncs()
+        self.stage.await_quiet(self._syncs)  # between two polls
+        mark, before, synced, of_claims = control_plane.mark(), _polls(world), self._syncs(), self._claim_syncs()
         seen = _watch_polls(world, count)
-        self._await_quiet()
+        self.stage.await_quiet(self._syncs)
         say(f"volume autoscaler, {count} at rest")
         cost = Cost(
             polls=len((seen | _polls(world)) - before),
             syncs=self._syncs() - synced,
             claim_syncs=self._claim_syncs() - of_claims,
-            writes=[w for w in self.control_plane.writes_since(mark, USER) if w.namespace == world.namespace],
+            writes=[w for w in control_plane.writes_since(mark, USER) if w.namespace == world.namespace],
         )
         world.clear()
         return cost
 
     def _create(self, world: World, count: int) -> None:
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.namespace}}
-        self.control_plane.admin.create(namespace)
+        self.stage.create_namespace(world.namespace)
         for number in range(count):
             world.claim(f"data-{number}", used="1Gi")
         for number in range(count):
             world.autoscale(f"autoscaler-{number}", claim=f"data-{number}")
         eventually(lambda: len(_polls(world)) == len(world.expansions()) == count, what="all to have polled")
 
-    def _await_quiet(self) -> None:
-        """Between two polls: nobody has been synced for a while."""
-        eventually(self._is_quiet, what="a moment between two polls")
-
-    def _is_quiet(self) -> bool:
-        before = self._syncs()
-        time.sleep(QUIET_SECONDS)
-        return self._syncs() == before
-
     def _syncs(self) -> int:
         """Of VolumeAutoscalers; HookServer.answered counts customize too."""
-        found = re.search(rf"^{SYNCS} ([0-9.e+]+)$", httpx.get(f"{self.hooks.url}/metrics").text, re.MULTILINE)
+        text = httpx.get(f"{self.stage.hooks.url}/metrics").text
+        found = re.search(rf"^{SYNCS} ([0-9.e+]+)$", text, re.MULTILINE)
         return int(float(found[1])) if found else 0
 
     def _claim_syncs(self) -> int:
-        return self.hooks.answered("volume_claim")
+        return self.stage.hooks.answered("volume_claim")
 
 
 Poll = tuple[str, str]

@@ -22,7 +22,7 @@ from hooks.agents.report import Fault, Previous, Reason, Verdict
 from hooks.agents.shapes import NodeShape
 from hooks.agents.sizes import Amount, Size, size_for
 from hooks.agents.template import InvalidTemplate, Template, read_inline, read_text
-from hooks.kube.metadata import JsonObject, group_key, labels_of, name_of, namespace_of, owner_of
+from hooks.kube.metadata import JsonObject, group_key, name_of, namespace_of
 from hooks.kube.times import format_time
 
 MOST_GROUPS = 200
@@ -45,9 +45,37 @@ class ConfigMap(wire.Model):
     data: dict[str, str] | None = None
 
 
+class Owner(wire.Model):
+    kind: str = ""
+    name: str = ""
+    controller: bool | None = None
+
+
+class NeighbourMetadata(wire.Metadata):
+    owner_references: list[Owner] | None = None
+
+
+class Neighbour(wire.Model, kw_only=True):
+    """A DaemonSet of the namespace, whoever made it."""
+
+    metadata: NeighbourMetadata
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def group(self) -> str | None:
+        return (self.metadata.labels or {}).get(daemonsets.NODE_GROUP)
+
+    @property
+    def owner(self) -> Owner | None:
+        return next((owner for owner in self.metadata.owner_references or [] if owner.controller), None)
+
+
 class Related(wire.Model):
     shapes: dict[str, NodeShape] | None = msgspec.field(default=None, name=group_key(shapes.API_VERSION, shapes.KIND))
-    daemonsets: wire.Objects | None = msgspec.field(
+    daemonsets: dict[str, Neighbour] | None = msgspec.field(
         default=None, name=group_key(daemonsets.API_VERSION, daemonsets.KIND)
     )
     config_maps: dict[str, ConfigMap] | None = msgspec.field(default=None, name=group_key("v1", "ConfigMap"))
@@ -157,10 +185,9 @@ class Situation:
         return [node for node in self.nodes if node.labels.get(child.grouped_by) == child.group]
 
     @cached_property
-    def present(self) -> Mapping[str, JsonObject]:
-        """All DaemonSets of the namespace, by name."""
-        own = {child.name: child.object for child in self.children}
-        return {name_of(other): other for other in (self.request.related.daemonsets or {}).values()} | own
+    def neighbours(self) -> Mapping[str, Neighbour]:
+        """All DaemonSets of the namespace by name, ours too."""
+        return {other.name: other for other in (self.request.related.daemonsets or {}).values()}
 
 
 def sync(request: SyncRequest, *, now: datetime) -> wire.Outcome:
@@ -339,12 +366,12 @@ def handed_over(situation: Situation, group: Group, running: Running) -> Verdict
     return awaited(situation, verdict)
 
 
-def in_the_way(situation: Situation, group: Group) -> JsonObject | None:
+def in_the_way(situation: Situation, group: Group) -> Neighbour | None:
     """A DaemonSet that has the name of this group, or the name that the original gives it and serves it already."""
-    plain = situation.present.get(plain_name(situation.name, group.value))
-    if plain is not None and group.value is not None and labels_of(plain).get(daemonsets.NODE_GROUP) == group.value:
+    plain = situation.neighbours.get(plain_name(situation.name, group.value))
+    if plain is not None and group.value is not None and plain.group == group.value:
         return plain
-    return situation.present.get(name_for(situation.name, group.value))
+    return situation.neighbours.get(name_for(situation.name, group.value))
 
 
 @dataclass(frozen=True)
@@ -400,16 +427,18 @@ def refused(running: Running | None) -> str:
     return f"the DaemonSet {what}, for a minute or longer: the events of this NodeAgentAutoscaler say why"
 
 
-def name_taken(situation: Situation, other: JsonObject) -> Fault:
-    owner, uid = owner_of(other), situation.request.parent.metadata.uid
+def name_taken(situation: Situation, other: Neighbour) -> Fault:
+    uid = situation.request.parent.metadata.uid
     handed = f"hand it over with the label {daemonsets.CONTROLLER_UID}={uid}"
-    if owner is None:
+    if other.name in {child.name for child in situation.children}:
+        advice = f"is for {show(other.group)} already"
+    elif other.owner is None:
         advice = f"is not ours: delete it, or {handed}"
-    elif owner.get("kind") == KIND:
-        advice = f"belongs to {KIND} {owner.get('name')}: give one of them another name"
+    elif other.owner.kind == KIND:
+        advice = f"belongs to {KIND} {other.owner.name}: give one of them another name"
     else:
-        advice = f"belongs to {owner.get('kind')} {owner.get('name')}: delete that with --cascade=orphan, then {handed}"
-    return Fault(Reason.NAME_TAKEN, f"DaemonSet {name_of(other)} {advice}")
+        advice = f"belongs to {other.owner.kind} {other.owner.name}: delete that with --cascade=orphan, then {handed}"
+    return Fault(Reason.NAME_TAKEN, f"DaemonSet {other.name} {advice}")
 
 
 def without_nodes(situation: Situation, group: Group, running: Running) -> Verdict:

@@ -204,6 +204,8 @@ def _resync(seconds: int) -> JsonObject:
 
 def without_nulls(value: Any) -> Any:
     """JSON with null fields dropped: Kubernetes stores none, so a null would differ from the stored object for ever."""
+    if isinstance(value, str):  # most are
+        return value
     if isinstance(value, dict):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):

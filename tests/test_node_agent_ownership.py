@@ -271,5 +271,5 @@ def test_a_field_that_the_api_server_stores_otherwise_is_named() -> None:
 
     assert said_of(ask_agent(own=[child], parent=parent)) == (
         "Running",
-        f"{SIZE}; spec.template.spec.odd.a[0] is stored otherwise than the template says, so it is written again",
+        f"{SIZE}; spec.template.spec.odd.a is stored otherwise than the template says, so it is written again",
     )

@@ -136,7 +136,7 @@ class Autoscaler:
 
 def read_autoscaler(name: str, spec: Any) -> Autoscaler:
     """Fields that cannot be used get their defaults: a report needs some of the others."""
-    given = dict(spec) if isinstance(spec, Mapping) else {}
+    given = {key: value for key, value in spec.items() if value is not None} if isinstance(spec, Mapping) else {}
     complaint = ""
     try:
         read = AutoscalerSpec.model_validate(given, strict=True)

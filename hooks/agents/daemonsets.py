@@ -13,7 +13,7 @@ from hooks.agents.autoscaler import GroupSpec
 from hooks.agents.shapes import OS_LABEL, read_amount
 from hooks.agents.sizes import Amount, Size
 from hooks.agents.template import PARTS, InvalidTemplate, Template
-from hooks.kube.merge import merge
+from hooks.kube.merge import merge_key
 from hooks.kube.metadata import (
     JsonObject,
     annotations_of,
@@ -148,11 +148,7 @@ class Running:
 
     def written_again(self) -> str:
         """The field that Metacontroller writes at every sync, because the API server stores it otherwise; or empty."""
-        if self.applied is None:
-            return ""
-        stored = _object(self.object.get("spec"))
-        wanted = _object(self.applied.get("spec"))
-        return _difference(merge(stored, wanted, wanted), stored, "spec")
+        return _lacking(self.object.get("spec"), (self.applied or {}).get("spec"), "spec")
 
     def _note(self, key: str) -> str:
         return annotations_of(self.applied or {}).get(key, "")
@@ -172,15 +168,16 @@ class Rollout:
         return self.is_by_hand or (self.is_noticed and self.updated >= self.wanted)
 
 
-def _difference(wanted: Any, stored: Any, path: str) -> str:
+def _lacking(stored: Any, wanted: Any, path: str) -> str:
+    """The first wanted field that is not stored, or is stored otherwise, as Metacontroller would merge them."""
     if isinstance(wanted, dict) and isinstance(stored, dict):
-        found = (_difference(wanted.get(key), stored.get(key), f"{path}.{key}") for key in sorted(wanted | stored))
-    elif isinstance(wanted, list) and isinstance(stored, list) and len(wanted) == len(stored):
-        pairs = enumerate(zip(wanted, stored, strict=True))
-        found = (_difference(left, right, f"{path}[{index}]") for index, (left, right) in pairs)
+        pairs = ((f".{key}", stored.get(key), item) for key, item in wanted.items())
+    elif isinstance(wanted, list) and isinstance(stored, list) and (key := merge_key([*stored, *wanted])):
+        by_key = {item[key]: item for item in stored}
+        pairs = ((f"[{item[key]}]", by_key.get(item[key]), item) for item in wanted)
     else:
-        return "" if compact_json(wanted) == compact_json(stored) else path
-    return next(filter(None, found), "")
+        return "" if wanted == stored else path
+    return next((found for place, left, right in pairs if (found := _lacking(left, right, path + place))), "")
 
 
 def _object(value: Any) -> JsonObject:

@@ -50,7 +50,7 @@ class NodeShape(wire.Model, kw_only=True):
         return self.spec.os in ("", "linux")
 
 
-@lru_cache(maxsize=4096)  # nodes of a type say the same
+@lru_cache(maxsize=16384)  # nodes of a type say the same, or nearly
 def read_amount(cpu: str, memory: str) -> Amount | None:
     try:
         amount = Amount(milli(cpu), whole_bytes(memory))

@@ -149,7 +149,7 @@ def _check(daemonset: JsonObject) -> JsonObject:
 
 
 def _check_container(container: Any, path: str) -> None:
-    if not isinstance(container, dict) or not isinstance(container.get("name"), str):
+    if not isinstance(container, dict) or not _has_name(container):
         raise InvalidTemplate(f"{path}: has no name")
     check_env(container.get("env") or [], f"{path}.env")
     resources = container.get("resources") or {}
@@ -158,10 +158,14 @@ def _check_container(container: Any, path: str) -> None:
 
 
 def check_env(env: Any, path: str) -> None:
-    if not isinstance(env, list) or not all(isinstance(i, dict) and isinstance(i.get("name"), str) for i in env):
+    if not isinstance(env, list) or not all(isinstance(item, dict) and _has_name(item) for item in env):
         raise InvalidTemplate(f"{path}: is not a list of names and values")
     if odd := next((item for item in env if not isinstance(item.get("value"), str | None)), None):
         raise InvalidTemplate(f"{path}: the value of {quote(odd['name'])} must be a string; put it in quotes")
+
+
+def _has_name(item: JsonObject) -> bool:
+    return isinstance(item.get("name"), str) and bool(item["name"])
 
 
 def _at(tree: Any, path: str) -> Any:

@@ -15,6 +15,7 @@ API = "autoscaling.node-agent.io/v1alpha1"
 AUTOSCALERS, SHAPES = (API, "nodeagentautoscalers"), (API, "nodeshapes")
 NODES, DAEMONSETS, CONFIG_MAPS = ("v1", "nodes"), ("apps/v1", "daemonsets"), ("v1", "configmaps")
 POOL = "example.com/pool"
+UNDER_WAY = {"Created", "Updated", "Resized", "ResizeDeferred", "Adopted"}
 AGENT: JsonObject = {
     "spec": {
         "template": {
@@ -166,7 +167,9 @@ class AgentWorld:
         done = [item for item in found if item["metadata"]["generation"] == item["status"].get("observedGeneration")]
         reported = [item.get("status", {}) for item in self.admin.list(*AUTOSCALERS, namespace=self.namespace)]
         wanted = sum(item["status"]["desiredNumberScheduled"] for item in done)
-        return done == found and (not reported or wanted == sum(status.get("agents", -1) for status in reported))
+        reasons = {group["reason"] for status in reported for group in status.get("nodeGroups", [])}
+        is_told = not reported or wanted == sum(status.get("agents", -1) for status in reported)
+        return done == found and is_told and not reasons & UNDER_WAY
 
     def clear(self) -> None:
         """Nothing is left that would be synced; Kubernetes deletes the namespace in its own time."""

@@ -209,6 +209,7 @@ class ControlPlane:
             f"--tls-cert-file={certificates.serving_certificate}",
             f"--tls-private-key-file={certificates.serving_key}",
             "--authorization-mode=RBAC",
+            "--allow-privileged=true",  # as in most clusters: agents want it
             f"--token-auth-file={self.folder / 'tokens.csv'}",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={certificates.service_account_key}",
