@@ -36,13 +36,11 @@ NOT_A_GROUP = "groups.0: give either value, a label value, or default: true"
 
 # Why one of the two is stricter on purpose
 PRUNED = "the hook never sees a field that the CRD does not know"
-NULL_IS_DEFAULT = "the API server puts the default in place of null"
 CEL_LIMIT = "a limit for the cost of CEL; the hook could serve more"
 SIZE_LIMIT = "a limit for the size of the object; the hook could serve more"
 ROUNDED = "the hook counts whole millicores and bytes, rounded up"
 WHOLE_AND_GROUP = "the API server does not compare a group with what holds for all"
 DEEP = "the CRD does not know the fields of a pod; the hook looks at those that it works with"
-LEFT_TO_THE_API_SERVER = "the hook leaves it to the API server, which refuses the DaemonSet"
 NO_SUCH_CONTAINER = "a name that no container can have is found when the DaemonSet is built"
 
 

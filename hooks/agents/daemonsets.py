@@ -170,13 +170,15 @@ class Rollout:
 
 def _lacking(stored: Any, wanted: Any, path: str) -> str:
     """The first wanted field that is not stored, or is stored otherwise, as Metacontroller would merge them."""
+    if wanted == stored:
+        return ""
     if isinstance(wanted, dict) and isinstance(stored, dict):
         pairs = ((f".{key}", stored.get(key), item) for key, item in wanted.items())
     elif isinstance(wanted, list) and isinstance(stored, list) and (key := merge_key([*stored, *wanted])):
         by_key = {item[key]: item for item in stored}
         pairs = ((f"[{item[key]}]", by_key.get(item[key]), item) for item in wanted)
     else:
-        return "" if wanted == stored else path
+        return path
     return next((found for place, left, right in pairs if (found := _lacking(left, right, path + place))), "")
 
 
