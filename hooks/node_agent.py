@@ -6,6 +6,7 @@ without one deletes it, and with it the agent on every node of its group.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -126,7 +127,7 @@ class Situation:
 
     @cached_property
     def previous(self) -> Previous:
-        return Previous.of(self.request.parent.status)
+        return Previous.of(self.request.parent.status, self.request.parent.metadata.generation)
 
     @cached_property
     def nodes(self) -> Sequence[NodeShape]:
@@ -159,19 +160,24 @@ class Situation:
         """By group: the one that is for it, else the one that has its name and is for none that there is now."""
         found: dict[str | None, Running] = {}
         for child in self.children:
-            is_named = child.name == name_for(self.name, child.group)
-            if self.is_current(child) and (child.group not in found or is_named):
+            rival = found.get(child.group)
+            if self.is_current(child) and (rival is None or self._rank(child) > self._rank(rival)):
                 found[child.group] = child
         claimed = {child.name for child in found.values()}
         others = {child.name: child for child in self.children if child.name not in claimed}
         for value in self.groups.keys() - found.keys():
-            if namesake := others.get(name_for(self.name, value)):
+            plain = others.get(plain_name(self.name, value))
+            namesake = others.get(name_for(self.name, value)) or (plain if plain and plain.group == value else None)
+            if namesake:
                 found[value] = namesake
         return found
 
+    def _rank(self, child: Running) -> tuple[bool, bool]:
+        return not child.is_deleting, child.name == name_for(self.name, child.group)
+
     def is_told(self, child: Running) -> bool:
         """Whether anybody can tell which group it is for."""
-        return child.group is not None or child.name == name_for(self.name, None)
+        return child.group is not None or child.is_ours or child.name == name_for(self.name, None)
 
     def is_current(self, child: Running) -> bool:
         """Whether it is for a group by the label that is used now."""
@@ -182,12 +188,14 @@ class Situation:
 
     def served_by(self, child: Running) -> Sequence[NodeShape]:
         """The nodes that a DaemonSet for another label is for."""
-        return [node for node in self.nodes if node.labels.get(child.grouped_by) == child.group]
+        label, value = child.grouped_by, child.group
+        return [node for node in self.nodes if node.labels.get(label) == value]
 
     @cached_property
     def neighbours(self) -> Mapping[str, Neighbour]:
         """All DaemonSets of the namespace by name, ours too."""
-        return {other.name: other for other in (self.request.related.daemonsets or {}).values()}
+        own = {child.name: Neighbour(metadata=NeighbourMetadata(child.name)) for child in self.children}
+        return own | {other.name: other for other in (self.request.related.daemonsets or {}).values()}
 
 
 def sync(request: SyncRequest, *, now: datetime) -> wire.Outcome:
@@ -262,7 +270,7 @@ def keep_all(situation: Situation, fault: Fault) -> Iterator[Verdict]:
     for value in in_order(situation.groups.keys() | situation.running.keys()):
         yield keep(situation.groups.get(value, Group(value)), situation.running.get(value), fault)
     for child in leftovers(situation):
-        yield keep(Group(child.group), child, fault)
+        yield replace(keep(Group(child.group), child, fault), is_leftover=True)
 
 
 def decide(situation: Situation, template: Template) -> Iterator[Verdict]:
@@ -279,22 +287,34 @@ def decide(situation: Situation, template: Template) -> Iterator[Verdict]:
             verdicts[value] = with_nodes(situation, template, group, running)
         elif running:
             verdicts[value] = without_nodes(situation, group, running)
-    for value, verdict in verdicts.items():
-        yield hold_back(situation, value, verdict, verdicts)
+    verdicts |= held_back(situation, verdicts)
+    yield from verdicts.values()
+    served = {value for value, verdict in verdicts.items() if _serves(verdict)}
     for child in leftovers(situation):
-        yield leftover(situation, child, verdicts)
+        yield replace(leftover(situation, child, verdicts, served), is_leftover=True)
 
 
-def hold_back(
-    situation: Situation, value: str | None, verdict: Verdict, verdicts: Mapping[str | None, Verdict]
-) -> Verdict:
-    """A DaemonSet for another label is not changed to be for this one while nodes would be left without an agent."""
-    running = verdict.running
-    if running is None or not running.grouped_by or situation.is_current(running):
-        return verdict
-    fine = {value for value, other in verdicts.items() if not other.is_failing}
-    waiting = [node.name for node in situation.served_by(running) if situation.group_of(node) not in fine]
-    return keep(Group(value), running, superseded(running, waiting)) if waiting else verdict
+def held_back(situation: Situation, verdicts: Mapping[str | None, Verdict]) -> Mapping[str | None, Verdict]:
+    """A DaemonSet for another label is not changed to be for this one while nodes of it would be left without an agent.
+
+    One that is held back may be what the nodes of another one wait for.
+    """
+    held: dict[str | None, Verdict] = {}
+    while True:
+        fine = {v for v, verdict in verdicts.items() if v not in held and verdict.running and not verdict.is_failing}
+        more = {
+            value: keep(verdict.group, verdict.running, superseded(verdict.running, waiting))
+            for value, verdict in verdicts.items()
+            if value not in held and verdict.running and is_for_another_label(situation, verdict.running)
+            if (waiting := [n.name for n in situation.served_by(verdict.running) if situation.group_of(n) not in fine])
+        }
+        if not more:
+            return held
+        held |= more
+
+
+def is_for_another_label(situation: Situation, child: Running) -> bool:
+    return child.is_ours and not situation.is_current(child)
 
 
 def in_order(values: Iterable[str | None]) -> Sequence[str | None]:
@@ -323,6 +343,8 @@ def with_nodes(situation: Situation, template: Template, group: Group, running: 
         return keep(group, running, Fault(Reason.INVALID_SPEC, fault))
     if running is None and (other := in_the_way(situation, group)):
         return keep(group, None, name_taken(situation, other))
+    if running and running.is_deleting:
+        return keep(group, running, Fault(Reason.DELETING, "somebody deletes it; it is made anew when it is gone"))
     if running and running.applied is None:
         return handed_over(situation, group, running)
     choice = choose_size(situation, group, running)
@@ -353,7 +375,7 @@ def with_nodes(situation: Situation, template: Template, group: Group, running: 
 
 def awaited(situation: Situation, verdict: Verdict) -> Verdict:
     """The DaemonSet is not yet as it should be. If that lasts, the API server refuses it."""
-    since = situation.previous.requested_at(verdict.group.value, situation.request.parent.metadata.generation)
+    since = situation.previous.requested_at(verdict)
     since = min(since or situation.now, situation.now)
     if situation.now - since < PATIENCE:
         return replace(verdict, requested_at=since)
@@ -437,12 +459,16 @@ def name_taken(situation: Situation, other: Neighbour) -> Fault:
     elif other.owner.kind == KIND:
         advice = f"belongs to {KIND} {other.owner.name}: give one of them another name"
     else:
-        advice = f"belongs to {other.owner.kind} {other.owner.name}: delete that with --cascade=orphan, then {handed}"
+        whose = f"{other.owner.kind} {other.owner.name}"
+        advice = f"belongs to {whose}: stop that and delete it with --cascade=orphan, then {handed}"
     return Fault(Reason.NAME_TAKEN, f"DaemonSet {other.name} {advice}")
 
 
 def without_nodes(situation: Situation, group: Group, running: Running) -> Verdict:
     """Its last node is gone, or has moved to another group; it may come back."""
+    if not running.is_ours:
+        label = situation.autoscaler.spec.node_group_label
+        return keep(group, running, Fault(Reason.UNKNOWN_GROUP, f"it was handed over, and no node has {label} {group}"))
     if group.value is None and not situation.autoscaler.has_default_group:
         return let_go(group, running, "defaultGroup is Disabled")
     since = min(running.empty_since or situation.now, situation.now)
@@ -464,17 +490,20 @@ def let_go(group: Group, running: Running, why: str) -> Verdict:
     return Verdict(group=group, running=running, reason=Reason.DELETED, message=why, child=None)
 
 
-def leftover(situation: Situation, child: Running, verdicts: Mapping[str | None, Verdict]) -> Verdict:
+def leftover(
+    situation: Situation,
+    child: Running,
+    verdicts: Mapping[str | None, Verdict],
+    served: AbstractSet[str | None],
+) -> Verdict:
     """A second one for a group, one for a label that is no longer used, or one that nobody can tell."""
     group = Group(child.group)
     if not situation.is_told(child):
         return keep(group, child, Fault(Reason.UNKNOWN_GROUP, f"it has no label {daemonsets.NODE_GROUP}"))
     if situation.is_current(child):
-        other = verdicts.get(child.group)
-        if other is None or other.is_failing or other.changes:
-            return keep(group, child, Fault(Reason.SUPERSEDED, "it stays until the other one for its group runs"))
-        return let_go(group, child, f"{other.daemonset} is for the same group")
-    served = {value for value, verdict in verdicts.items() if _serves(verdict)}
+        if child.group not in served:
+            return keep(group, child, Fault(Reason.SUPERSEDED, "it stays until the other one for its group is there"))
+        return let_go(group, child, f"{verdicts[child.group].daemonset} is for the same group")
     waiting = [node.name for node in situation.served_by(child) if situation.group_of(node) not in served]
     if waiting or not served:
         return keep(group, child, superseded(child, waiting))
@@ -482,7 +511,8 @@ def leftover(situation: Situation, child: Running, verdicts: Mapping[str | None,
 
 
 def _serves(verdict: Verdict) -> bool:
-    return bool(verdict.nodes) and not verdict.is_failing and not verdict.changes
+    is_there = verdict.running is not None and not verdict.running.is_deleting and not verdict.changes
+    return bool(verdict.nodes) and is_there and not verdict.is_failing
 
 
 def superseded(child: Running, waiting: Sequence[str]) -> Fault:
@@ -508,6 +538,7 @@ def answer(
         nodes=len(situation.nodes),
         without_group=situation.without_group,
         label=situation.autoscaler.spec.node_group_label,
+        unused=[show(value) for value in in_order(situation.autoscaler.overrides.keys() - situation.groups.keys())],
         now=situation.now,
     )
     response = wire.CompositeResponse(

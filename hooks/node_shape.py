@@ -1,6 +1,6 @@
 """One NodeShape per Node: its labels, what it can allocate and its operating system, written only when they change.
 
-Nodes report themselves every few seconds. What relates to Nodes would be synced as often; what relates to NodeShapes is
+Nodes report themselves all the time. What relates to Nodes would be synced as often; what relates to NodeShapes is
 synced when a node comes, goes, is relabelled or changes its size.
 """
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from hooks import wire
-from hooks.agents.daemonsets import EMPTY_SINCE, GROUPED_BY, NODE_GROUP
+from hooks.agents.daemonsets import GROUPED_BY, NODE_GROUP
 from hooks.kube.metadata import JsonObject, annotations_of, compact_json, labels_of, name_of
+from hooks.kube.times import format_time
 from tests.agents import (
     NAMESPACE,
     NOW,
@@ -162,14 +163,64 @@ def test_one_that_was_handed_over_and_is_not_written_is_a_failure() -> None:
     assert said_of(ask_agent(own=[adopted()], parent=autoscaler(status=status)))[0] == "Failed"
 
 
-def test_one_that_was_handed_over_for_an_empty_group_gets_its_grace_period_too() -> None:
+def test_one_that_was_handed_over_for_a_group_without_nodes_stays() -> None:
+    """Its own affinity may be by another label than ours: its nodes may well be there."""
     first = emptied([adopted()])
     own = applied(first, [adopted()])
+    later = emptied(own, now=NOW + timedelta(days=1))
 
-    assert annotations_of(child_of(first)) == {EMPTY_SINCE: "2026-11-16T03:00:00Z"}
     assert child_of(first)["spec"] == adopted()["spec"]
-    assert "agent-large" in children_of(emptied(own, now=NOW + timedelta(minutes=59)))
-    assert "agent-large" not in children_of(emptied(own, now=NOW + timedelta(minutes=60)))
+    assert "agent-large" in children_of(later)
+    assert said_of(later) == ("UnknownGroup", f'it was handed over, and no node has {POOL} "large"')
+
+
+def test_a_chain_of_daemonsets_for_another_label_is_held_back_as_a_whole() -> None:
+    """agent-y waits for a node that no group by the new label has; agent-x may not go ahead: a node of it goes to y."""
+    nodes = [
+        labelled("n1", old="x", new="y"),
+        labelled("n2", old="y"),
+        labelled("n3", old="z", new="x"),
+    ]
+    own = running(nodes=nodes, parent=autoscaler(nodeGroupLabel="old"))
+    outcome = ask_agent(own=own, nodes=nodes, parent=autoscaler(nodeGroupLabel="new"))
+
+    assert {name: chosen_by(child) for name, child in children_of(outcome).items()} == {
+        "agent-x": "old",
+        "agent-y": "old",
+        "agent-z": "old",
+    }
+
+
+def test_one_that_has_the_name_of_the_original_moves_to_another_label_with_its_group() -> None:
+    before, after = "beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"
+    node = labelled("n1", **{before: "m5.large", after: "m5.large"})
+    handed = adopted(name="agent-m5-large", group="m5.large")
+    own = [handed]
+    for _ in range(2):
+        own = applied(ask_agent(own=own, nodes=[node], parent=autoscaler(nodeGroupLabel=before)), own)
+    outcome = ask_agent(own=own, nodes=[node], parent=autoscaler(nodeGroupLabel=after))
+
+    assert {name: chosen_by(child) for name, child in children_of(outcome).items()} == {"agent-m5-large": after}
+
+
+def test_one_that_somebody_deletes_is_made_anew_when_it_is_gone_and_serves_nobody_meanwhile() -> None:
+    dying = OWN[0] | {"metadata": OWN[0]["metadata"] | {"deletionTimestamp": format_time(NOW)}}
+    alone, beside = ask_agent(own=[dying]), ask_agent(own=[dying, adopted(name="a-second")])
+
+    assert said_of(alone) == ("Deleting", "somebody deletes it; it is made anew when it is gone")
+    assert set(children_of(beside)) == {"agent-large", "a-second"}
+
+
+def labelled(name: str, **labels: str) -> JsonObject:
+    found = shape(name=name)
+    return found | {"spec": found["spec"] | {"labels": labels}}
+
+
+def chosen_by(daemonset: JsonObject) -> str:
+    """The label that its affinity asks for."""
+    affinity = daemonset["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return str(terms[0]["matchExpressions"][0]["key"])
 
 
 def test_one_that_nobody_can_tell_the_group_of_stays() -> None:
@@ -219,7 +270,10 @@ def test_both_for_one_group_stay_until_one_is_as_it_should_be(parts: dict[str, A
 
     assert set(children_of(outcome)) == {"agent-large", "a-second"}
     second = next(entry for entry in status_of(outcome)["nodeGroups"] if entry["daemonSet"] == "a-second")
-    assert (second["reason"], second["message"]) == ("Superseded", "it stays until the other one for its group runs")
+    assert (second["reason"], second["message"]) == (
+        "Superseded",
+        "it stays until the other one for its group is there",
+    )
 
 
 def test_what_others_wrote_on_a_daemonset_stays() -> None:

@@ -100,12 +100,12 @@ class Running:
         names = {"name": self.name, "namespace": namespace_of(self.object)}
         return names | {"labels": labels | {CONTROLLER_UID: uid}}
 
-    @property
+    @cached_property
     def group(self) -> str | None:
         """The label value that it is for; None if it has none."""
         return labels_of(self.applied if self.is_ours else self.object).get(NODE_GROUP)
 
-    @property
+    @cached_property
     def grouped_by(self) -> str:
         return self._note(GROUPED_BY)
 

@@ -37,6 +37,7 @@ class Reason(StrEnum):
     ADOPTED = "Adopted"  # the DaemonSet was handed over
     CREATED = "Created"  # the DaemonSet is new
     DELETED = "Deleted"  # it is no longer needed
+    DELETING = "Deleting"  # somebody else deletes it
     EMPTY = "Empty"  # no node is left: it goes after the grace period
     FAILED = "Failed"  # the API server does not take it as it should be
     INVALID_SPEC = wire.INVALID_SPEC
@@ -92,6 +93,8 @@ class Verdict:
     requested_at: datetime | None = None
     """Since when it is not yet as it was asked for."""
     ends_at: datetime | None = None
+    is_leftover: bool = False
+    """Whether there is another one for the group, or the group is not one of those by the label that is used now."""
 
     @property
     def nodes(self) -> int:
@@ -105,7 +108,9 @@ class Verdict:
 
     @property
     def changes(self) -> bool:
-        return self.child != (self.running.applied if self.running else None)
+        if self.child is None or self.running is None:
+            return self.child is not None or self.running is not None
+        return self.child != self.running.applied
 
     @property
     def is_failing(self) -> bool:
@@ -117,17 +122,18 @@ class Previous:
     """What an earlier sync reported, as far as it can be read."""
 
     status: JsonObject
-    entries: Mapping[str | None, JsonObject]
+    entries: Mapping[tuple[str | None, str], JsonObject]  # by group and DaemonSet
+    is_same_spec: bool
 
     @classmethod
-    def of(cls, status: Any) -> "Previous":
+    def of(cls, status: Any, generation: int) -> "Previous":
         usable = status if isinstance(status, dict) else {}
-        entries: dict[str | None, JsonObject] = {}
+        entries: dict[tuple[str | None, str], JsonObject] = {}
         for entry in _objects(usable.get("nodeGroups")):
             value = entry.get("value")
-            if isinstance(value, str) or (value is None and entry.get("isDefault") is True):
-                entries.setdefault(value, entry)
-        return cls(usable, entries)
+            if isinstance(value, str | None):
+                entries[value, str(entry.get("daemonSet", ""))] = entry
+        return cls(usable, entries, usable.get("observedGeneration", 0) == generation)
 
     @property
     def conditions(self) -> Sequence[JsonObject]:
@@ -137,17 +143,23 @@ class Previous:
     def ready_reason(self) -> str:
         return next((str(item.get("reason")) for item in self.conditions if item.get("type") == READY), "")
 
-    def reason(self, group: str | None) -> str:
-        return str(self.entries.get(group, {}).get("reason", ""))
+    def entry(self, verdict: Verdict) -> JsonObject:
+        """What was said of the same DaemonSet, or of the group before it had one."""
+        value = verdict.group.value
+        return self.entries.get((value, verdict.daemonset)) or self.entries.get((value, "")) or {}
 
-    def requested_at(self, group: str | None, generation: int) -> datetime | None:
+    def reason(self, verdict: Verdict) -> str:
+        return str(self.entry(verdict).get("reason", ""))
+
+    def requested_at(self, verdict: Verdict) -> datetime | None:
         """Unless something else was asked for then."""
-        is_same = self.status.get("observedGeneration", 0) == generation
-        return _time(self.entries.get(group, {}).get("requestedAt")) if is_same else None
+        was_handed_over = self.reason(verdict) == Reason.ADOPTED and verdict.reason is not Reason.ADOPTED
+        is_same = self.is_same_spec and not was_handed_over
+        return _time(self.entry(verdict).get("requestedAt")) if is_same else None
 
-    def size(self, group: str | None) -> JsonObject:
+    def size(self, verdict: Verdict) -> JsonObject:
         """As it was reported, for what is kept as it is."""
-        entry = self.entries.get(group, {})
+        entry = self.entry(verdict)
         sizes = {part: _strings(entry.get(part)) for part in ("requests", "limits")}
         limit = entry.get("goMemLimit")
         return {**sizes, "goMemLimit": limit if isinstance(limit, str) else None}
@@ -181,9 +193,10 @@ def status(
     nodes: int,
     without_group: Sequence[str],
     label: str,
+    unused: Sequence[str],
     now: datetime,
 ) -> JsonObject:
-    is_ready, *why = readiness(verdicts, halt, nodes, without_group, label)
+    is_ready, *why = readiness(verdicts, halt, nodes, without_group, label, unused)
     is_valid, *why_valid = validity(verdicts, broken_template)
     rollouts = [verdict.running.rollout for verdict in verdicts if verdict.running]
     return {
@@ -200,19 +213,25 @@ def status(
 
 
 def entry(verdict: Verdict, previous: Previous) -> JsonObject:
-    value, size = verdict.group.value, verdict.size
-    sizes = size.resources() | {"goMemLimit": size.go_mem_limit} if size else previous.size(value)
+    value = verdict.group.value
     return {
         "value": value,
-        "isDefault": True if value is None else None,
+        "isDefault": True if value is None and verdict.reason is not Reason.UNKNOWN_GROUP else None,
         "daemonSet": verdict.daemonset or None,
         "nodes": verdict.nodes,
         "ready": verdict.running.rollout.ready if verdict.running else 0,
-        **sizes,
+        **reported_size(verdict, previous),
         "requestedAt": format_time(verdict.requested_at) if verdict.requested_at else None,
         "reason": str(verdict.reason),
         "message": verdict.message,
     }
+
+
+def reported_size(verdict: Verdict, previous: Previous) -> JsonObject:
+    size = verdict.size
+    if size is None:
+        return previous.size(verdict)
+    return size.resources() | {"goMemLimit": size.go_mem_limit}
 
 
 def ready(reported: JsonObject) -> JsonObject:
@@ -222,19 +241,26 @@ def ready(reported: JsonObject) -> JsonObject:
 
 
 def readiness(
-    verdicts: Sequence[Verdict], halt: Fault | None, nodes: int, without_group: Sequence[str], label: str
+    verdicts: Sequence[Verdict],
+    halt: Fault | None,
+    nodes: int,
+    without_group: Sequence[str],
+    label: str,
+    unused: Sequence[str],
 ) -> tuple[Status, str, str]:
     """The first that holds."""
     failing = [verdict for verdict in verdicts if verdict.is_failing]
     if halt:
         return "False", halt.reason, halt.message
     if failing:
-        return "False", GROUPS_FAILING, "; ".join(some([f"{v.group}: {v.reason}: {v.message}" for v in failing]))
+        faults = [f"{v.daemonset if v.is_leftover else v.group}: {v.reason}: {v.message}" for v in failing]
+        return "False", GROUPS_FAILING, "; ".join(some(faults))
     if without_group:
         who = ", ".join(some(without_group))
         advice = "set defaultGroup to Enabled, or leave them out by nodeSelector"
         return "False", NODES_WITHOUT_GROUP, f"without the label {label}, and so without an agent: {who}; {advice}"
-    return "True", MANAGING, f"nodes: {nodes}, groups: {sum(bool(verdict.nodes) for verdict in verdicts)}"
+    hint = f"; no node is in these groups of the spec: {', '.join(some(unused))}" if unused else ""
+    return "True", MANAGING, f"nodes: {nodes}, groups: {sum(bool(verdict.nodes) for verdict in verdicts)}{hint}"
 
 
 def some(names: Sequence[str]) -> Sequence[str]:
@@ -254,9 +280,12 @@ def validity(verdicts: Sequence[Verdict], broken: Fault | None) -> tuple[Status,
 
 
 def news(verdicts: Sequence[Verdict], previous: Previous, now: datetime) -> Iterator[tuple[str, str, Verdict]]:
-    """What is done, not what is asked for: the API server may refuse it. Each with the reason of its Event."""
+    """What is done, not what is asked for: the API server may refuse it. Each with the reason of its Event.
+
+    The status may be older than the DaemonSet: the sync that asked for it has perhaps not written its own yet.
+    """
     for verdict in verdicts:
-        before, running = previous.reason(verdict.group.value), verdict.running
+        before, running = previous.reason(verdict), verdict.running
         if verdict.reason is Reason.DELETED and running and not running.is_deleting:
             yield DELETED, verdict.message, verdict
         elif verdict.is_failing and before != verdict.reason and verdict.reason is not Reason.SUPERSEDED:
@@ -265,15 +294,19 @@ def news(verdicts: Sequence[Verdict], previous: Previous, now: datetime) -> Iter
             continue
         elif _is_new(running, before, now):
             yield CREATED, str(verdict.size or ""), verdict
-        elif before == Reason.RESIZED:
+        elif before == Reason.RESIZED or (before == Reason.RUNNING and _is_resized(verdict, previous)):
             yield RESIZED, str(verdict.size or ""), verdict
 
 
 def _is_new(running: Running, before: str, now: datetime) -> bool:
     """Once refused, it may have been there before: then only a moment ago counts."""
     created = _time(running.object["metadata"].get("creationTimestamp"))
-    news = {str(Reason.CREATED): NEWS, str(Reason.FAILED): A_MOMENT}.get(before)
+    news = {"": NEWS, str(Reason.CREATED): NEWS, str(Reason.FAILED): A_MOMENT}.get(before)
     return created is not None and news is not None and now - created < news
+
+
+def _is_resized(verdict: Verdict, previous: Previous) -> bool:
+    return previous.is_same_spec and reported_size(verdict, previous) != previous.size(verdict)
 
 
 def events(
@@ -335,7 +368,7 @@ def gauges(owner: Mapping[str, str], verdicts: Sequence[Verdict]) -> wire.Gauges
             *(
                 wire.Measurement("node_agent_autoscaler_nodes", v.nodes, {**owner, "group": _group(v.group)})
                 for v in verdicts
-                if v.reason is not Reason.DELETED
+                if v.reason is not Reason.DELETED and not v.is_leftover
             ),
         ],
     )

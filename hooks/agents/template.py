@@ -28,6 +28,7 @@ LARGEST_TEXT, LARGEST_TREE, LARGEST_JSON = 128 * 1024, 5_000, 64 * 1024
 """A DaemonSet is stored twice: its last-applied annotation has all of it once more."""
 PARTS = ("requests", "limits")
 _IN_BRACES = re.compile(r"\{\{(?P<inside>.*?)(?P<end>\}\}|$)", re.DOTALL | re.MULTILINE)
+LINE_END = "\n"
 _TOKEN = re.compile(r"METAHOOKSx([0-6])x")
 
 
@@ -70,8 +71,8 @@ def read_text(text: str) -> Template:
         inside = match["inside"].strip()
         name = inside.removeprefix(".")
         if match["end"] != "}}" or inside == name or name not in PLACEHOLDERS:
-            line = text.count("\n", 0, match.start()) + 1
-            raise InvalidTemplate(f"line {line}: {{{{ {inside[:40]} }}}} is not one of {_known()}")
+            where = f"line {1 + text.count(LINE_END, 0, match.start())}: {{{{ {inside[:40]} }}}}"
+            raise InvalidTemplate(f"{where} is not one of {_known()}; there is no template language")
         used.add(name)
         return f"METAHOOKSx{PLACEHOLDERS.index(name)}x"
 

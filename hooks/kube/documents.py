@@ -40,14 +40,22 @@ def _refuse_bombs(text: str, largest: int) -> None:
     open_nodes: list[tuple[str | None, int]] = []  # the anchor of each, and the size of what came before it
     size = 0
     for event in yaml.parse(text, yaml.CSafeLoader):
-        size += sizes.get(event.anchor or "", 1) if isinstance(event, yaml.AliasEvent) else 1
-        if isinstance(event, yaml.CollectionStartEvent):
-            open_nodes.append((event.anchor, size))
+        before = size
+        size += sizes.get(event.anchor or "", 1) if isinstance(event, yaml.AliasEvent) else _weight(event)
+        if isinstance(event, yaml.ScalarEvent) and event.anchor:
+            sizes[event.anchor] = size - before
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_nodes.append((event.anchor, before))
         elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = open_nodes.pop()
-            sizes |= {anchor: size - before} if anchor else {}
+            anchor, outside = open_nodes.pop()
+            sizes |= {anchor: size - outside} if anchor else {}
         if len(open_nodes) > DEEPEST or size > largest:
             raise RecursionError
+
+
+def _weight(event: yaml.Event) -> int:
+    """In nodes; a long text counts as several."""
+    return 1 + (len(event.value) // 64 if isinstance(event, yaml.ScalarEvent) else 0)
 
 
 class _Loader(yaml.CSafeLoader):

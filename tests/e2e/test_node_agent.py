@@ -296,6 +296,7 @@ def test_daemonsets_of_the_original_are_taken_over_with_one_rollout(world: Agent
     )
     world.until(lambda: len(world.pods()) == 1, "the agent of the original")
     kubectl = world.kubectl
+    kubectl("scale", "deployment", "operator", "--replicas=0")
     kubectl("delete", "deployment", "operator", "--cascade=orphan")
     world.until(lambda: not owners(world), "the DaemonSet to be an orphan")
     world.autoscale("node-agent", paused=True)
