@@ -21,6 +21,8 @@ from hooks import (
     node_agent,
     node_labeler,
     node_shape,
+    storage_data,
+    storage_nodes,
     volume_admission,
     volume_autoscaler,
     volume_claim,
@@ -73,6 +75,21 @@ HOOKS: Sequence[Hook] = (
         request=node_shape.SyncRequest,
         sync=node_shape.sync,
         example=examples.SHAPED_NODE,
+    ),
+    Hook(
+        name="storage-nodes",
+        what="The label sds-replicated-volume-node, on Nodes that a ReplicatedStorageClass means or that hold data.",
+        request=storage_nodes.SyncRequest,
+        sync=storage_nodes.sync,
+        customize=storage_nodes.customize,
+        example=examples.STORAGE_NODE,
+    ),
+    Hook(
+        name="storage-data",
+        what="A label on each DRBDResource with the name of its node, for the guard of the storage nodes.",
+        request=storage_data.SyncRequest,
+        sync=storage_data.sync,
+        example=examples.DRBD_RESOURCE,
     ),
 )
 

@@ -82,3 +82,17 @@ AGENT: JsonObject = {
         },
     },
 }
+
+_STORAGE_API = "storage.deckhouse.io/v1alpha1"
+
+STORAGE_NODE: JsonObject = {
+    "object": {"metadata": {"name": "worker-1", "labels": {"topology.kubernetes.io/zone": "a"}}},
+    "related": {
+        f"ReplicatedStorageClass.{_STORAGE_API}": {
+            "fast": {"metadata": {"name": "fast"}, "status": {"configuration": {"zones": ["a", "b"]}}}
+        },
+        f"ReplicatedStoragePool.{_STORAGE_API}": {},
+    },
+}
+
+DRBD_RESOURCE: JsonObject = {"object": {"metadata": {"name": "pvc-1-worker-1"}, "spec": {"nodeName": "worker-1"}}}

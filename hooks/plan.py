@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from hooks import volume_admission, wire
+from hooks import storage_nodes, volume_admission, wire
+from hooks.agents import report as agents
 from hooks.agents import shapes
 from hooks.app import HOOKS
 from hooks.controllers import read_controllers
@@ -20,12 +21,14 @@ from hooks.manifests import Unreadable, read_manifests, read_objects
 from hooks.rehearsal import HookFailed, Rehearsal
 from hooks.samples import Unusable, ask_backend, ask_nobody, ask_samples
 from hooks.service.endpoint import Action, Ask
+from hooks.storage import classes as storage_classes
 from hooks.volumes import claims
 
 MOST_ROUNDS = 10
 """Hooks feed each other: what one writes, another reads. More rounds than the longest such chain."""
 COPIES = shapes.KIND
 """One for each Node, saying what the Node says: they would hide what matters."""
+UNUSABLE = {wire.INVALID_SPEC, str(agents.Reason.TEMPLATE_INVALID), str(agents.Reason.TEMPLATE_MISSING)}
 SYMBOLS = {"add": "+", "change": "~", "delete": "-"}
 
 
@@ -63,7 +66,8 @@ class Plan:
     @property
     def is_usable(self) -> bool:
         """Whether all that people wrote could be used."""
-        return all(note.reason != wire.INVALID_SPEC for note in self.notes)
+        said = {change.reason for change in self.changes} | {note.reason for note in self.notes}
+        return not said & UNUSABLE
 
     def count(self, action: str) -> int:
         return sum(change.action == action for change in self.changes)
@@ -82,11 +86,21 @@ def make_plan(objects: Sequence[JsonObject], *, now: datetime, ask: Ask = ask_no
     cluster = Cluster(kinds, [obj for obj in objects if _is_known(kinds, obj)], admit=admit)
     with asyncio.Runner() as runner:
         caller = Caller(now, ask, runner)
-        rehearsal = Rehearsal(read_controllers(read_manifests("metacontroller"), kinds), kinds, caller)
+        rehearsal = Rehearsal(read_controllers(controllers_for(objects), kinds), kinds, caller)
         before = cluster.snapshot()
         run_until_rest(rehearsal, cluster)
     changes = [*explain(compare(before, cluster.snapshot()), caller.decisions)]
     return Plan(changes, notes(caller.decisions, changes), hints(rehearsal, caller))
+
+
+def controllers_for(objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
+    """What `deploy/overlays/default` installs; where there is replicated storage, what `storage-nodes` adds to it."""
+    installed = read_manifests("metacontroller")
+    if not any(str(obj.get("apiVersion")) == storage_classes.API_VERSION for obj in objects):
+        return installed
+    guarded = {"annotations": {storage_nodes.DATA_GUARD: "Enabled"}}
+    added = [*read_manifests("metacontroller/storage-nodes"), *read_manifests("metacontroller/storage-data")]
+    return [*installed, *(manifest | {"metadata": manifest["metadata"] | guarded} for manifest in added)]
 
 
 def admit(old: JsonObject, new: JsonObject) -> JsonObject:
@@ -100,14 +114,16 @@ def admit(old: JsonObject, new: JsonObject) -> JsonObject:
 def notes(decisions: Sequence[wire.Decision], changes: Iterable[Change]) -> Sequence[Note]:
     """Decisions that change nothing, each once, though the hooks are asked several times.
 
-    Not those that a later decision overtook, nor those about a changed status or a new object: they are told already.
+    Not those that a later decision overtook, nor those that are told already: by the same reason for a change of the
+    same field, or by whatever is said of a changed status or a new object.
     """
-    explained = {(change.object, change.field) for change in changes}
+    explained = {(change.object, change.field): change.reason for change in changes}
     overtaken = {_subject(decision): number for number, decision in enumerate(decisions) if decision.changes}
     found: dict[tuple[str, str, str], Note] = {}
     for number, decision in enumerate(decisions):
-        is_whole = decision.field in ("", "status")
-        is_told = is_whole and _subject(decision) in explained and decision.reason != wire.INVALID_SPEC
+        reason = explained.get(_subject(decision))
+        is_whole = decision.field in ("", "status") and str(decision.reason) not in UNUSABLE
+        is_told = reason is not None and (is_whole or reason == str(decision.reason))
         is_past = number < overtaken.get(_subject(decision), 0)
         if decision.changes or is_told or is_past or decision.object.kind == COPIES:
             continue

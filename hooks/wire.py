@@ -58,10 +58,19 @@ class ControllerSpec(Model):
     child_resources: list[ResourceRule] | None = None
 
 
+class ControllerMetadata(Model):
+    annotations: dict[str, str] | None = None
+
+
 class Controller(Model):
     """The CompositeController or DecoratorController on whose behalf Metacontroller calls."""
 
+    metadata: ControllerMetadata = msgspec.field(default_factory=ControllerMetadata)
     spec: ControllerSpec = msgspec.field(default_factory=ControllerSpec)
+
+    def annotation(self, key: str) -> str:
+        """A setting of the controller; empty if it has none. Metacontroller reads it when it starts the controller."""
+        return (self.metadata.annotations or {}).get(key, "")
 
     def manages(self, api_version: str, resource: str) -> bool:
         """Whether the manifest lists this kind among the children: others would be created and never seen again."""

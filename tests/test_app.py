@@ -446,6 +446,9 @@ METRICS = [  # name, type, labels, help
     ),
     ("node_labeler_errors", "counter", "", "Syncs of Nodes that were answered with an error."),
     ("node_labeler_labels_applied", "counter", "", "Labels that an answer added to a Node."),
+    ("storage_nodes_errors", "counter", "", "Syncs of Nodes that were answered with an error."),
+    ("storage_nodes_labels_applied", "counter", "", "Nodes that an answer labelled."),
+    ("storage_nodes_labels_removed", "counter", "", "Nodes that an answer took the label off."),
     ("volume_autoscaler_backend_duration_seconds", "histogram", "", "Time that a request to the metrics backend took."),
     (
         "volume_autoscaler_backend_requests",

@@ -13,7 +13,8 @@ from hooks.kube.metadata import JsonObject, name_of
 from hooks.manifests import read_manifests
 
 ROOT = Path(__file__).resolve().parent.parent
-CONTROLLERS = read_manifests("metacontroller")
+FOLDERS = ("metacontroller", "metacontroller/storage-nodes", "metacontroller/storage-data")
+CONTROLLERS = [manifest for folder in FOLDERS for manifest in read_manifests(folder)]
 
 
 def test_every_hook_has_a_controller_and_every_controller_a_hook() -> None:
@@ -37,7 +38,7 @@ def test_a_controller_follows_our_rules(manifest: JsonObject) -> None:
 
 
 def test_every_manifest_is_listed_in_its_kustomization() -> None:
-    for folder in ("metacontroller", "deploy/crds", "deploy/base"):
+    for folder in (*FOLDERS, "deploy/crds", "deploy/base"):
         listed = yaml.safe_load((ROOT / folder / "kustomization.yaml").read_text())["resources"]
         files = {path.name for path in (ROOT / folder).glob("*.yaml")} - {"kustomization.yaml"}
         assert files <= set(listed)

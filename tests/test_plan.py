@@ -73,7 +73,7 @@ def test_the_example_says_what_changes_and_why(capsys: pytest.CaptureFixture[str
         "and policy workload-type, rule 1, which wants 'general', says Keep"
     )
     assert lines[-1] == "Plan: 4 to add, 1 to change, 2 to delete"
-    assert len(lines) == 10
+    assert len(lines) == 9
     assert err == ""
 
 

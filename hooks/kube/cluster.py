@@ -56,6 +56,9 @@ CORE_KINDS = (
     Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims", has_generation=False),
     Kind("v1", "Pod", "pods"),
     Kind("apps/v1", "DaemonSet", "daemonsets"),
+    Kind("storage.deckhouse.io/v1alpha1", "DRBDResource", "drbdresources", namespaced=False),
+    Kind("storage.deckhouse.io/v1alpha1", "ReplicatedStorageClass", "replicatedstorageclasses", namespaced=False),
+    Kind("storage.deckhouse.io/v1alpha1", "ReplicatedStoragePool", "replicatedstoragepools", namespaced=False),
     Kind(
         "storage.k8s.io/v1", "StorageClass", "storageclasses", namespaced=False, has_status=False, has_generation=False
     ),

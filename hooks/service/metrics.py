@@ -52,6 +52,15 @@ class Metrics:
             "node_labeler_errors_total": Counter(
                 "node_labeler_errors_total", "Syncs of Nodes that were answered with an error.", registry=registry
             ),
+            "storage_nodes_labels_applied_total": Counter(
+                "storage_nodes_labels_applied_total", "Nodes that an answer labelled.", registry=registry
+            ),
+            "storage_nodes_labels_removed_total": Counter(
+                "storage_nodes_labels_removed_total", "Nodes that an answer took the label off.", registry=registry
+            ),
+            "storage_nodes_errors_total": Counter(
+                "storage_nodes_errors_total", "Syncs of Nodes that were answered with an error.", registry=registry
+            ),
             "volume_autoscaler_scale_events_total": Counter(
                 "volume_autoscaler_scale_events_total",
                 "Steps that were decided; a step that takes the place of one that came to nothing is not counted.",

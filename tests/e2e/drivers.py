@@ -8,15 +8,16 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
 import httpx
 import yaml
 
-from hooks.controllers import read_controllers
+from hooks.controllers import Controller, read_controllers
 from hooks.kube import cluster
-from hooks.kube.cluster import Kind, Kinds, Snapshot
+from hooks.kube.cluster import Kind, Kinds, Snapshot, UnknownKind
 from hooks.kube.metadata import JsonObject, name_of, namespace_of, object_key, uid_of
 from hooks.rehearsal import HookFailed, Rehearsal
 from tests.e2e import kube
@@ -84,6 +85,7 @@ class StandIn:
 
     def restart(self) -> None:
         self._rehearsal.forget()
+        self._client.forget()
 
     def run_twice_more(self, parents: int, syncs: Callable[[], int]) -> Sequence[AuditRecord]:
         mark, before = self._control_plane.mark(), syncs()
@@ -104,10 +106,16 @@ class StandIn:
             for plural in ("compositecontrollers", "decoratorcontrollers")
             for manifest in self._client.list(CONTROLLER_API, plural)
         ]
-        self._rehearsal.controllers = read_controllers(manifests, self._kinds)
+        self._rehearsal.controllers = [found for manifest in manifests for found in self._started(manifest)]
         webhooks = [hook["webhook"]["url"] for manifest in manifests for hook in manifest["spec"]["hooks"].values()]
         self._urls = {httpx.URL(url).path: url for url in webhooks}
         self._errors = self._rehearsal.round(LiveSnapshot(self._client), LiveWriter(self._client)).errors
+
+    def _started(self, manifest: JsonObject) -> Sequence[Controller]:
+        """None while a kind of it is missing: Metacontroller tries again later."""
+        with suppress(UnknownKind):
+            return read_controllers([manifest], self._kinds)
+        return []
 
     def _call(self, path: str, body: JsonObject) -> JsonObject:
         try:
@@ -128,7 +136,10 @@ class LiveKinds(Kinds):
         self._client = client
 
     def by_resource(self, api_version: str, resource: str) -> Kind:
-        found = self._client.resource(api_version, resource)
+        try:
+            found = self._client.resource(api_version, resource)
+        except kube.NotFound as error:
+            raise UnknownKind(str(error)) from error
         kind = Kind(api_version, found.kind, found.plural, found.namespaced, found.has_status)
         self._by_name[api_version, kind.kind] = kind
         return kind

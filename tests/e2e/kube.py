@@ -84,6 +84,10 @@ class KubeClient:
     ) -> None:
         self.close()
 
+    def forget(self) -> None:
+        """What the API server said about its kinds."""
+        self._discovered.clear()
+
     def resource(self, api_version: str, plural: str) -> Resource:
         return self._discover(api_version, plural=plural)
 
