@@ -29,6 +29,7 @@ MOST_ROUNDS = 10
 COPIES = shapes.KIND
 """One for each Node, saying what the Node says: they would hide what matters."""
 UNUSABLE = {wire.INVALID_SPEC, str(agents.Reason.TEMPLATE_INVALID), str(agents.Reason.TEMPLATE_MISSING)}
+STORAGE = {(storage_classes.API_VERSION, kind) for kind in (storage_classes.CLASS, storage_classes.POOL)}
 SYMBOLS = {"add": "+", "change": "~", "delete": "-"}
 
 
@@ -94,11 +95,14 @@ def make_plan(objects: Sequence[JsonObject], *, now: datetime, ask: Ask = ask_no
 
 
 def controllers_for(objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
-    """What `deploy/overlays/default` installs; where there is replicated storage, what `storage-nodes` adds to it."""
+    """What `deploy/overlays/default` installs; where there is replicated storage, what `storage-nodes` adds to it.
+
+    Without the delay of removals: a plan says what they come to.
+    """
     installed = read_manifests("metacontroller")
-    if not any(str(obj.get("apiVersion")) == storage_classes.API_VERSION for obj in objects):
+    if not any((obj.get("apiVersion"), obj.get("kind")) in STORAGE for obj in objects):
         return installed
-    guarded = {"annotations": {storage_nodes.DATA_GUARD: "Enabled"}}
+    guarded = {"annotations": {storage_nodes.DATA_GUARD: "Enabled", storage_nodes.REMOVAL_DELAY: "0s"}}
     added = [*read_manifests("metacontroller/storage-nodes"), *read_manifests("metacontroller/storage-data")]
     return [*installed, *(manifest | {"metadata": manifest["metadata"] | guarded} for manifest in added)]
 

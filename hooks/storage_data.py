@@ -15,7 +15,8 @@ RESYNC_SECONDS = 5
 
 
 class Reason(StrEnum):
-    MARKED = "Marked"  # the label names the node, or is empty if it is on none
+    MARKED = "Marked"  # the label names the node
+    UNMARKED = "Unmarked"  # it is on no node: without the label every Node sees it
 
 
 class SyncRequest(wire.DecoratorRequest, kw_only=True):
@@ -24,12 +25,12 @@ class SyncRequest(wire.DecoratorRequest, kw_only=True):
 
 def sync(request: SyncRequest, *, now: datetime) -> wire.Outcome:
     resource = request.object
-    wanted = label_for(resource.node)
-    if (resource.metadata.labels or {}).get(NODE_LABEL) == wanted or resource.metadata.deletion_timestamp:
+    wanted = label_for(resource.node) if resource.node else None
+    if (resource.metadata.labels or {}).get(NODE_LABEL) == wanted:
         return wire.Outcome(response=wire.DecoratorResponse())
     decision = wire.Decision(
-        reason=Reason.MARKED,
-        message=f"it is on node {resource.node}" if resource.node else "it is on no node",
+        reason=Reason.MARKED if wanted else Reason.UNMARKED,
+        message=f"it is on node {resource.node}" if wanted else "it is on no node",
         object=wire.ObjectRef(KIND, resource.metadata.name),
         changes=True,
         field=f"labels.{NODE_LABEL}",

@@ -100,9 +100,15 @@ def storage_node(
     return node(name=name, labels=given, annotations=annotations, deleting=deleting)
 
 
-def controller(*, guard: str | None = None, removals: str | None = None, events: bool = False) -> JsonObject:
-    """The DecoratorController as Metacontroller sends it; without annotations unless they are given."""
-    given = {storage_nodes.DATA_GUARD: guard, storage_nodes.REMOVALS: removals}
+def controller(
+    *, guard: str | None = None, removals: str | None = None, delay: str | None = "0s", events: bool = False
+) -> JsonObject:
+    """The DecoratorController as Metacontroller sends it; labels go at once unless a delay is given."""
+    given = {
+        storage_nodes.DATA_GUARD: guard,
+        storage_nodes.REMOVALS: removals,
+        storage_nodes.REMOVAL_DELAY: delay,
+    }
     annotations = {key: value for key, value in given.items() if value is not None}
     metadata: JsonObject = {"name": "storage-nodes"} | ({"annotations": annotations} if annotations else {})
     return {"metadata": metadata} | (LISTS_EVENTS if events else {})

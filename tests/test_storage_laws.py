@@ -172,7 +172,13 @@ def has_data(world: JsonObject) -> bool:
 
 
 def is_wanted(world: JsonObject) -> bool:
-    return True in verdicts(world) or has_data(world)
+    return True in verdicts(world) or is_listed(world) or has_data(world)
+
+
+def is_listed(world: JsonObject) -> bool:
+    """By any pool, whether or not a class names it."""
+    entry = {"nodeName": name_of(world["node"]), "nodeReady": True}
+    return any(entry in (pool["status"].get("eligibleNodes") or []) for pool in world["pools"])
 
 
 def had(world: JsonObject) -> str | None:

@@ -6,7 +6,7 @@ Case numbers are those of the list of edge cases that the hook was designed by.
 import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ import pytest
 from hooks import storage_data, storage_nodes, wire
 from hooks.controllers import read_controllers
 from hooks.kube.cluster import Cluster, Kinds
-from hooks.kube.metadata import JsonObject, check_label_value
+from hooks.kube.metadata import JsonObject, check_label_value, name_of
+from hooks.kube.times import format_time
 from hooks.manifests import read_manifests
 from hooks.rehearsal import Rehearsal
 from hooks.storage.classes import LABEL, POOL_FIELDS, ZONE, Reason
@@ -246,11 +247,17 @@ SEVERAL_POOLS = [
 ]
 
 
+def pools_of(storage_class: JsonObject) -> list[JsonObject]:
+    """Those that it names: one that no class names counts by itself."""
+    text = json.dumps(storage_class)
+    return [pool for pool in SEVERAL_POOLS if f'"{name_of(pool)}"' in text]
+
+
 @pytest.mark.parametrize(("of", "storage_class", "verdict"), JUDGED.values(), ids=JUDGED.keys())
 def test_a_class_means_a_node_or_not(
     of: JsonObject, storage_class: JsonObject, verdict: tuple[str, str] | None
 ) -> None:
-    outcome = ask_nodes(node=of, classes=[storage_class], pools=SEVERAL_POOLS)
+    outcome = ask_nodes(node=of, classes=[storage_class], pools=pools_of(storage_class))
 
     is_meant = verdict is not None and verdict[0] in ("MatchesStorageClass", "EligibleInPool")
     assert said(outcome) == ([verdict] if verdict else [])
@@ -264,7 +271,7 @@ def test_a_class_says_the_same_of_a_node_with_the_label(
     labelled = deepcopy(of)
     labelled["metadata"]["labels"][LABEL] = ""
 
-    outcome = ask_nodes(node=labelled, classes=[storage_class], pools=SEVERAL_POOLS)
+    outcome = ask_nodes(node=labelled, classes=[storage_class], pools=pools_of(storage_class))
 
     frozen = {"Unresolved", "InvalidSelector"}
     if verdict is None:
@@ -279,7 +286,7 @@ def test_a_class_says_the_same_of_a_node_with_the_label(
 def test_every_reason_has_its_test() -> None:
     told = {verdict[0] for _, _, verdict in JUDGED.values() if verdict}
 
-    assert told | {"NoMatch", "RemovalFrozen", "HoldsData"} == {str(reason) for reason in Reason}
+    assert told | {"NoMatch", "RemovalFrozen", "RemovalPending", "HoldsData"} == {str(reason) for reason in Reason}
 
 
 @pytest.mark.parametrize("field", POOL_FIELDS)
@@ -318,7 +325,8 @@ SEVERAL: Mapping[str, tuple[Sequence[JsonObject], tuple[str, str]]] = {
 
 @pytest.mark.parametrize(("classes", "verdict"), SEVERAL.values(), ids=SEVERAL.keys())
 def test_one_class_is_enough(classes: Sequence[JsonObject], verdict: tuple[str, str]) -> None:
-    outcome = ask_nodes(classes=classes, pools=[storage_pool()])
+    pools = [storage_pool()] if verdict[0] != "Unresolved" else []
+    outcome = ask_nodes(classes=classes, pools=pools)
 
     assert said(outcome) == [verdict]
     assert answer(outcome)["labels"] == ({} if verdict[0] == "Unresolved" else {LABEL: ""})
@@ -788,11 +796,14 @@ def test_a_node_relates_to_all_classes_and_pools() -> None:
 
 
 def test_with_the_guard_a_node_relates_to_its_own_data_too() -> None:
-    """And to all that is not marked yet: any of it may be on this Node."""
+    """And to all that is not marked yet: any of it may be on this Node.
+
+    These come first: Metacontroller lists one rule after the other, and what is marked in between is in the second.
+    """
     assert ask_customize(guard="Enabled") == [
         *RULES,
-        DRBD_RESOURCES | {"labelSelector": {"matchLabels": {NODE_LABEL: "worker-1"}}},
         DRBD_RESOURCES | {"labelSelector": {"matchExpressions": [{"key": NODE_LABEL, "operator": "DoesNotExist"}]}},
+        DRBD_RESOURCES | {"labelSelector": {"matchLabels": {NODE_LABEL: "worker-1"}}},
     ]
 
 
@@ -850,5 +861,74 @@ def test_reads_what_metacontroller_sends_to_sync() -> None:
 
 def test_a_controller_may_come_without_annotations() -> None:
     body = nodes_request(node=storage_node(label=""), classes=[ELSEWHERE])
-    for manifest in ({}, controller(), {"metadata": {"annotations": None}}):
-        assert answer(ask_nodes_with(body | {"controller": manifest}))["labels"] == {LABEL: None}
+    for manifest in ({}, controller(delay=None), {"metadata": {"annotations": None}}):
+        assert said(ask_nodes_with(body | {"controller": manifest}))[0][0] == "RemovalPending"
+
+
+# How long it takes to go
+
+
+def waiting(since: str | None = None, *, now: datetime = NOW, delay: str | None = None, **more: Any) -> wire.Outcome:
+    """A Node that no class means any more."""
+    annotations = {} if since is None else {storage_nodes.REMOVABLE_SINCE: since}
+    node = storage_node(label="", annotations=annotations)
+    body = nodes_request(node=node, classes=[ELSEWHERE], **more)
+    return ask_nodes_with(body | {"controller": controller(guard="Enabled", delay=delay)}, now=now)
+
+
+def test_a_label_goes_ten_minutes_after_nothing_speaks_for_it_any_more() -> None:
+    began = answer(waiting())
+    later = answer(waiting(format_time(NOW), now=NOW + timedelta(minutes=9)))
+    after = answer(waiting(format_time(NOW), now=NOW + timedelta(minutes=10)))
+
+    until = format_time(NOW + timedelta(minutes=10))
+    assert said(waiting()) == [("RemovalPending", f"no class means it: the label goes after {until}")]
+    assert (began["labels"], began["annotations"]) == ({}, {storage_nodes.REMOVABLE_SINCE: format_time(NOW)})
+    assert (later["labels"], later["annotations"], later["resyncAfterSeconds"]) == ({}, {}, 60)
+    assert (after["labels"], after["annotations"]) == ({LABEL: None}, {storage_nodes.REMOVABLE_SINCE: None})
+
+
+@pytest.mark.parametrize("since", ["", "yesterday", "2999-01-01T00:00:00Z"])
+def test_a_time_that_cannot_be_starts_again(since: str) -> None:
+    assert answer(waiting(since))["annotations"] == {storage_nodes.REMOVABLE_SINCE: format_time(NOW)}
+
+
+@pytest.mark.parametrize("delay", ["1d", "-5m", "soon", "99999h", ""])
+def test_a_delay_that_cannot_be_used_is_the_default(delay: str) -> None:
+    old = format_time(NOW - timedelta(minutes=9))
+    assert answer(waiting(old, delay=delay))["labels"] == {}
+
+
+def test_whatever_speaks_for_the_label_ends_the_wait() -> None:
+    old = format_time(NOW - timedelta(minutes=9))
+    for outcome in (
+        waiting(old, resources=[drbd_resource()]),
+        waiting(old, pools=[storage_pool()]),
+        waiting(old, resources=None),
+    ):
+        assert answer(outcome)["annotations"] == {storage_nodes.REMOVABLE_SINCE: None}
+        assert answer(outcome)["labels"] == {}
+
+
+def test_a_pool_that_lists_the_node_counts_though_no_class_names_it() -> None:
+    """A class may have moved to another pool while this one is still in use."""
+    outcome = ask_nodes(classes=[ELSEWHERE], pools=[storage_pool()])
+
+    assert said(outcome) == [("EligibleInPool", "pool hdd lists it, though no class names that pool")]
+    assert answer(outcome)["labels"] == {LABEL: ""}
+
+
+def test_a_node_that_is_not_ready_keeps_its_label() -> None:
+    node = storage_node(label="") | {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    outcome = ask_nodes(node=node, classes=[ELSEWHERE])
+
+    why = "no class means it, but it stays labelled: the node is not ready: its pool may have dropped it for that"
+    assert said(outcome) == [("RemovalFrozen", why)]
+
+
+def test_what_allowed_one_removal_does_not_allow_the_next() -> None:
+    node = storage_node(label="", annotations={storage_nodes.REMOVAL: "Allowed"})
+    outcome = ask_nodes(node=node, classes=[])
+
+    assert answer(outcome)["labels"] == {LABEL: None}
+    assert answer(outcome)["annotations"] == {storage_nodes.REMOVAL: None}

@@ -28,9 +28,10 @@ what it does not know, and the pool is written later.
 
 class Reason(StrEnum):
     MATCHES_STORAGE_CLASS = "MatchesStorageClass"  # zones and selector of a class mean the node
-    ELIGIBLE_IN_POOL = "EligibleInPool"  # the pool of a class lists the node
+    ELIGIBLE_IN_POOL = "EligibleInPool"  # a pool lists the node
     HOLDS_DATA = "HoldsData"  # no class means the node, but a DRBDResource is on it
     NO_MATCH = "NoMatch"  # every class is known, and none means the node
+    REMOVAL_PENDING = "RemovalPending"  # the same, but not for long enough
     REMOVAL_FROZEN = "RemovalFrozen"  # no class means the node, but something that could is not known
     UNRESOLVED = "Unresolved"  # a class has no configuration yet, or its pool does not say which nodes are eligible
     INVALID_SELECTOR = "InvalidSelector"  # the zones or the selector of a class cannot be used
@@ -126,6 +127,14 @@ def _is_selected(configuration: Mapping[str, Any], labels: Mapping[str, str]) ->
     if LABEL in selector.keys:
         raise InvalidSelector(f"nodeLabelSelector asks for {LABEL}, which is what it decides")
     return selector.matches(labels)
+
+
+def listed_by(pools: Mapping[str, Pool], node: str) -> Judgement | None:
+    """A pool that lists the node, though no class may name it any more: it may be in use."""
+    for name, pool in sorted(pools.items()):
+        if any(found.node_name == node for found in (pool.status.eligible_nodes if pool.status else None) or []):
+            return Judgement(True, Reason.ELIGIBLE_IN_POOL, f"pool {name} lists it, though no class names that pool")
+    return None
 
 
 def in_order(classes: Mapping[str, StorageClass]) -> Sequence[StorageClass]:

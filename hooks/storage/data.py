@@ -27,7 +27,10 @@ class DrbdResource(wire.Model, kw_only=True):
 
 
 def label_for(node: str) -> str:
-    """The node's name, or what of it can be part of a label, and a hash; empty for no node."""
+    """The node's name, or what of it can be part of a label, and a hash.
+
+    To change it takes another NODE_LABEL too: for 20 minutes Nodes would go on asking for the value from before.
+    """
     if check_label_value(node) is None:
         return node
     readable = _UNSAFE.sub("-", node)[:LONGEST_PART].strip("-_.")

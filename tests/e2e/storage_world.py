@@ -1,5 +1,6 @@
 """A cluster with replicated storage: Nodes, classes, pools and data that a test speaks for."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -7,6 +8,7 @@ from functools import partial
 from hooks.kube.metadata import JsonObject, labels_of, name_of
 from hooks.storage.classes import API_VERSION, CLASS, CLASSES, LABEL, POOL, POOLS, ZONE
 from hooks.storage.data import KIND, NODE_LABEL, RESOURCE, label_for
+from hooks.storage_nodes import REMOVAL_DELAY
 from tests.e2e.agent_world import NODES, until_shaped
 from tests.e2e.conftest import HERE, apply_controllers
 from tests.e2e.controlplane import ControlPlane
@@ -41,6 +43,7 @@ class StorageWorld:
     def __init__(self, control_plane: ControlPlane, driver: Driver, hooks: HookServer) -> None:
         self.control_plane, self.driver, self.hooks = control_plane, driver, hooks
         self.admin, self.kubectl = control_plane.admin, control_plane.kubectl
+        self._periods = 0
 
     # Nodes
 
@@ -129,8 +132,17 @@ class StorageWorld:
     # The installation
 
     def install(self, folder: str = OVERLAY) -> None:
-        apply_controllers(self.control_plane, self.hooks, folder)
+        install(self.control_plane, self.hooks, folder)
         self.driver.restart()  # Metacontroller reads the annotations of a controller when it starts
+
+    def set_delay(self, delay: str) -> None:
+        """How long a label stays that nothing speaks for. The changed period makes Metacontroller read it."""
+        self._periods += 1
+        patch = {
+            "metadata": {"annotations": {REMOVAL_DELAY: delay}},
+            "spec": {"resyncPeriodSeconds": 590 - self._periods},
+        }
+        self.kubectl("patch", "decoratorcontroller", "storage-nodes", "--type=merge", "-p", json.dumps(patch))
 
     def uninstall(self) -> None:
         self.kubectl("delete", "decoratorcontroller", *CONTROLLERS, "--ignore-not-found")
@@ -147,6 +159,12 @@ class StorageWorld:
 
 def storage_object(kind: str, name: str) -> JsonObject:
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}}
+
+
+def install(control_plane: ControlPlane, hooks: HookServer, folder: str = OVERLAY) -> None:
+    """With labels that go at once."""
+    apply_controllers(control_plane, hooks, folder)
+    control_plane.kubectl("annotate", "decoratorcontroller", "storage-nodes", f"{REMOVAL_DELAY}=0s", "--overwrite")
 
 
 def define(control_plane: ControlPlane, crds: str) -> None:

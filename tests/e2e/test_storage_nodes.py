@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from hooks.kube.metadata import JsonObject
+from hooks.kube.metadata import JsonObject, annotations_of
 from hooks.storage.classes import API_VERSION, CLASS, CLASSES, LABEL, POOLS, ZONE
 from hooks.storage.data import RESOURCE
-from hooks.storage_nodes import REMOVAL, REMOVALS
+from hooks.storage_nodes import REMOVABLE_SINCE, REMOVAL, REMOVALS
 from tests.e2e.agent_world import NODES, until_shaped
-from tests.e2e.conftest import apply_controllers
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.drivers import USER, Driver, StandIn
 from tests.e2e.hook_server import ROOT, HookServer
-from tests.e2e.storage_world import COMPONENTS, CONTROLLERS, NEWER, OLDER, OVERLAY, StorageWorld, define, storage_object
+from tests.e2e.storage_world import COMPONENTS, CONTROLLERS, NEWER, OLDER, StorageWorld, define, install, storage_object
 
 pytestmark = pytest.mark.e2e
 
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.e2e
 def storage(installed: ControlPlane, hooks: HookServer) -> Iterator[None]:
     """The older kinds and the overlay, before Metacontroller starts; in the end the default installation is left."""
     define(installed, OLDER)
-    apply_controllers(installed, hooks, OVERLAY)
+    install(installed, hooks)
     yield
     installed.kubectl("delete", "decoratorcontroller", *CONTROLLERS, "--ignore-not-found")
     for component in COMPONENTS:
@@ -169,6 +168,22 @@ def test_data_labels_a_node_that_no_class_means(world: StorageWorld) -> None:
     world.until_labelled("b-1", long)
     world.delete(RESOURCE, "pvc-2")
     world.until_labelled("b-1")
+
+
+@pytest.mark.usefixtures("otherwise_installed")
+def test_a_label_stays_for_a_while_after_nothing_speaks_for_it_any_more(world: StorageWorld) -> None:
+    """Metacontroller notices the setting without a restart, because the spec of the controller changes too."""
+    world.node("a-1", "a", {LABEL: ""})
+    world.node("b-1", "b", {LABEL: ""})
+    world.set_delay("1h")
+    with world.decides("RemovalPending"):
+        world.storage_class("fast", zones=["a"])
+    since = annotations_of(world.admin.get(*NODES, "b-1")).get(REMOVABLE_SINCE)
+    assert since
+    assert set(world.labelled()) == {"a-1", "b-1"}
+    world.set_delay("1s")
+    world.until_labelled("a-1")
+    world.until(lambda: REMOVABLE_SINCE not in annotations_of(world.admin.get(*NODES, "b-1")), "the record to go")
 
 
 def test_data_that_moves_takes_the_label_along(world: StorageWorld) -> None:
