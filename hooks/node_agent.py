@@ -20,6 +20,7 @@ from hooks.agents.situation import Neighbour, Situation
 from hooks.agents.situation import SyncRequest as SyncRequest  # part of what a hook module offers
 from hooks.agents.sizes import Amount, Size, size_for
 from hooks.agents.template import InvalidTemplate, Template, read_inline, read_text
+from hooks.kube.events import with_earlier
 from hooks.kube.metadata import JsonObject, name_of, namespace_of
 from hooks.kube.times import format_time
 
@@ -411,11 +412,9 @@ def events(situation: Situation, verdicts: Sequence[Verdict], status: JsonObject
     """Earlier Events as they are, and new ones; none if the manifest lists none."""
     if not situation.request.controller.manages("v1", "events"):
         return ()
-    sent = {name_of(old): old for _, old in sorted((situation.request.children.events or {}).items())}
     about = report.autoscaler_ref(situation.request.parent.metadata)
-    for new in report.events(about, verdicts, situation.previous, status, situation.now):
-        sent.setdefault(name_of(new), new)
-    return list(sent.values())
+    news = report.events(about, verdicts, situation.previous, status, situation.now)
+    return with_earlier(situation.request.children.events, news)
 
 
 def decisions(situation: Situation, verdicts: Sequence[Verdict], status: JsonObject) -> Iterator[wire.Decision]:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hooks import node_label_policy, wire
-from hooks.kube.events import event
-from hooks.kube.metadata import JsonObject, compact_json, group_key, name_of
+from hooks.kube.events import event, with_earlier
+from hooks.kube.metadata import JsonObject, compact_json, group_key
 from hooks.kube.quote import quote
 from hooks.node_label_policy import PARTS, Part, Policy, Wish
 
@@ -257,8 +257,7 @@ def events(request: SyncRequest, added: Sequence[Verdict], now: datetime) -> Seq
     """Earlier Events as they are, and one for the labels that this answer adds; none if the manifest lists none."""
     if not request.controller.manages("v1", "events"):
         return ()
-    observed = (request.attachments or {}).get("Event.v1", {})
-    sent = {name_of(old): old for _, old in sorted(observed.items())}
+    news = []
     if added:
         node = request.object.metadata
         new = event(
@@ -270,5 +269,5 @@ def events(request: SyncRequest, added: Sequence[Verdict], now: datetime) -> Seq
             now=now,
             identity=[compact_json({verdict.key.name: verdict.after for verdict in added})],
         )
-        sent.setdefault(name_of(new), new)
-    return list(sent.values())
+        news.append(new)
+    return with_earlier((request.attachments or {}).get("Event.v1"), news)

@@ -15,7 +15,7 @@ import msgspec
 
 from hooks import wire
 from hooks.kube.duration import InvalidDuration, parse_duration
-from hooks.kube.events import event
+from hooks.kube.events import event, with_earlier
 from hooks.kube.metadata import JsonObject, group_key, name_of
 from hooks.kube.times import InvalidTime, format_time, parse_time
 from hooks.storage import classes, data
@@ -243,7 +243,7 @@ def events(request: SyncRequest, verdict: Verdict, now: datetime) -> Sequence[Js
     """Earlier Events as they are, and one for what this answer changes; none if the manifest lists none."""
     if not request.controller.manages("v1", "events"):
         return ()
-    sent = {name_of(old): old for _, old in sorted((request.attachments or {}).get("Event.v1", {}).items())}
+    news = []
     if verdict.change:
         node = request.object.metadata
         new = event(
@@ -255,5 +255,5 @@ def events(request: SyncRequest, verdict: Verdict, now: datetime) -> Sequence[Js
             now=now,
             identity=[verdict.sentence],
         )
-        sent.setdefault(name_of(new), new)
-    return list(sent.values())
+        news.append(new)
+    return with_earlier((request.attachments or {}).get("Event.v1"), news)

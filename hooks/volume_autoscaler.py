@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 
 from hooks import wire
-from hooks.kube.metadata import JsonObject, group_key, name_of, namespace_of, uid_of
+from hooks.kube.events import with_earlier
+from hooks.kube.metadata import JsonObject, group_key, namespace_of, uid_of
 from hooks.volumes import checks, claims, expansions, measures, policy, report
 from hooks.volumes.checks import Reason
 from hooks.volumes.claims import Claim
@@ -342,11 +343,9 @@ def events(situation: Situation, judged: Sequence[Judged], status: JsonObject) -
     """Earlier Events as they are, and new ones; none if the manifest lists none."""
     if not situation.request.controller.manages("v1", "events"):
         return ()
-    sent = {name_of(old): old for _, old in sorted((situation.request.children.events or {}).items())}
     about = report.autoscaler_ref(situation.name, situation.namespace, situation.request.parent.metadata.uid)
-    for new in report.events(about, judged, situation.previous, status, situation.now):
-        sent.setdefault(name_of(new), new)
-    return list(sent.values())
+    news = report.events(about, judged, situation.previous, status, situation.now)
+    return with_earlier(situation.request.children.events, news)
 
 
 def decisions(situation: Situation, judged: Sequence[Judged], status: JsonObject) -> Iterator[wire.Decision]:

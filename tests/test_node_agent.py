@@ -468,7 +468,7 @@ def test_says_of_each_group_what_happens_and_why(parts: dict[str, Any], said: tu
 
 def test_every_reason_is_in_the_table() -> None:
     """But for the DaemonSets that go: those are not in the status."""
-    assert {str(reason) for reason in Reason} - {row.values[1][0] for row in ROWS} == {"Deleted", "Deleting"}  # type: ignore[index]
+    assert {str(reason) for reason in Reason} - {row.values[1][0] for row in ROWS} == {"Deleted", "Deleting"}  # type: ignore[index]  # pytest types values as object
 
 
 def test_what_goes_is_logged_with_its_reason() -> None:

@@ -1,6 +1,6 @@
 """Events (core v1) that `kubectl describe` shows under the object they are about."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -42,6 +42,14 @@ def event(
         "reportingComponent": component,
         "reportingInstance": component,
     }
+
+
+def with_earlier(earlier: Mapping[str, JsonObject] | None, news: Iterable[JsonObject]) -> list[JsonObject]:
+    """Earlier Events as they are, and the new ones: to leave one out would delete it, to change one would repeat it."""
+    sent = {name_of(old): old for _, old in sorted((earlier or {}).items())}
+    for new in news:
+        sent.setdefault(name_of(new), new)
+    return list(sent.values())
 
 
 def _name(involved: Mapping[str, Any], reason: str, identity: Sequence[str]) -> str:
